@@ -1,0 +1,59 @@
+# The two commands are `make run` and `make test`. Both need Python 3.11 or newer, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# WHY a folder in the checkout: trying the worker leaves nothing behind anywhere else.
+export MAINT_DATA_DIR ?= $(CURDIR)/.data
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench lock wheel clean
+
+help: ## Show this list.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+# WHY a stamp per lock: an environment is made anew exactly when its lock changes.
+$(VENV)/.python: Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python requirements.lock pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+run: $(VENV)/.runtime ## Everything in one process on a sample ledger; Ctrl-C stops it.
+	$(BIN)/sema-maintenance run --sample
+
+test: $(VENV)/.dev ## Every test, on servers it starts itself.
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.dev ## Lint, format, types, import contracts.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## Put the code into the house format.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## Rows per second, as ratios against one statement and against one CAS per row.
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+lock: $(VENV)/.dev ## Resolve the dependencies anew and write both lock files.
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra embedded --group build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra embedded --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+
+wheel: $(VENV)/.dev ## Build the wheel into dist/.
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean: ## Remove the environment and the build products; the ledger in .data stays.
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,287 @@
+"""The settings of the worker's processes, each from one variable of the environment.
+
+`load_settings` is the way in. A variable is named MAINT_ and the field's name in capitals; white
+space around its value is ignored, and one that is then empty counts as unset.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from config.addresses import Address
+from config.durations import format_duration
+from config.errors import SettingsError, did_you_mean
+from config.variables import (
+    Choice,
+    Span,
+    Whole,
+    read_address,
+    read_broker_url,
+    read_database_url,
+    read_identifier,
+    read_path,
+)
+
+PREFIX: Final = "MAINT_"
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "text"]
+WorkerPool = Literal["threads", "prefork"]
+ReleaseBackend = Literal["postgres", "none"]
+
+# WHY no zero: to Postgres it means no limit at all.
+_Timeout = Annotated[timedelta, BeforeValidator(Span(timedelta(milliseconds=1), timedelta(days=1)))]
+# WHY whole seconds and up: libpq knows nothing smaller.
+_ConnectTimeout = Annotated[
+    timedelta, BeforeValidator(Span(timedelta(seconds=1), timedelta(hours=1)))
+]
+_Turn = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=1), timedelta(days=1)))]
+
+_SYSTEM_DATA_DIR: Final = Path("/var/lib/sema-maintenance")
+_DATA_DIR_IN_WORDS: Final = (
+    "$XDG_DATA_HOME/sema-maintenance or ~/.local/share/sema-maintenance; for root, or without a "
+    f"home, {_SYSTEM_DATA_DIR}"
+)
+# What Kubernetes sets in every pod for a service whose name begins with "maint". The values of the
+# last two shapes are told apart too: MAINT_HTTP_PORT=9464 is a mistake, not a service.
+_SERVICE_LINK: Final = re.compile(
+    r"MAINT_(?:\w+_)?(?:"
+    r"SERVICE_HOST=.*"
+    r"|SERVICE_PORT(?:_\w+)?=[0-9]+"
+    r"|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP))?=(?:tcp|udp|sctp)://.*"
+    r"|PORT_[0-9]+_(?:TCP|UDP|SCTP)_(?:PROTO|PORT|ADDR)=.*"
+    r")"
+)
+
+
+def default_data_dir(environ: Mapping[str, str], *, is_root: bool) -> Path:
+    """Where data lives when nobody says: the XDG folder of the user, or the system's own."""
+    xdg_data_home, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
+    if is_root:
+        return _SYSTEM_DATA_DIR
+    # The XDG specification tells to ignore a relative path.
+    if xdg_data_home.startswith("/"):
+        return Path(xdg_data_home, "sema-maintenance")
+    return Path(home, ".local/share/sema-maintenance") if home else _SYSTEM_DATA_DIR
+
+
+class Settings(BaseSettings):
+    """Everything the environment decides. Immutable; addresses with passwords are secrets."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    database_url: Annotated[SecretStr | None, BeforeValidator(read_database_url)] = Field(
+        default=None,
+        description="Postgres database of the ledger, as a postgresql:// URL or libpq keywords. "
+        "Unset, the embedded database of the data folder is used.",
+    )
+    ledger_schema: Annotated[str, BeforeValidator(read_identifier)] = Field(
+        default="public",
+        description="Schema of the server's tables: letters, digits and _, not quoted, up to 63.",
+    )
+    broker_url: Annotated[SecretStr, BeforeValidator(read_broker_url)] = Field(
+        default=SecretStr("memory://"),
+        description="Message broker: redis://, rediss:// (both also Valkey), amqp:// or amqps://; "
+        "memory:// works inside one process only.",
+    )
+    data_dir: Annotated[Path, BeforeValidator(read_path)] = Field(
+        default_factory=lambda: default_data_dir(os.environ, is_root=os.geteuid() == 0),
+        description="Folder of the embedded database and other local files.",
+    )
+    policy_file: Annotated[Path | None, BeforeValidator(read_path)] = Field(
+        default=None,
+        description="The retention policy, a TOML file. Unset, nothing is deleted.",
+    )
+    http_address: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
+        default=Address("127.0.0.1", 9464),
+        description="Host and port of /metrics, /healthz and /readyz; port 0 takes any free one.",
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(Choice(get_args(LogLevel)))] = Field(
+        default="info", description="The least severe lines that are logged."
+    )
+    log_format: Annotated[LogFormat, BeforeValidator(Choice(get_args(LogFormat)))] = Field(
+        default="auto", description="Form of a log line; auto is text on a terminal, else json."
+    )
+    worker_pool: Annotated[WorkerPool, BeforeValidator(Choice(get_args(WorkerPool)))] = Field(
+        default="threads", description="What runs parts of jobs side by side in one worker."
+    )
+    worker_concurrency: Annotated[int, BeforeValidator(Whole(1, 64))] = Field(
+        default=2, description="Parts of jobs that one worker runs at a time."
+    )
+    statement_timeout: _Timeout = Field(
+        default=timedelta(seconds=30), description="Longest time of one SQL statement."
+    )
+    lock_timeout: _Timeout = Field(
+        default=timedelta(milliseconds=400),
+        description="Longest wait of a statement for one lock; keep it under the database's "
+        "deadlock_timeout, so that a live writer is never the one to give way.",
+    )
+    idle_in_transaction_timeout: _Timeout = Field(
+        default=timedelta(seconds=60),
+        description="How long an open transaction may do nothing before Postgres ends it.",
+    )
+    connect_timeout: _ConnectTimeout = Field(
+        default=timedelta(seconds=5), description="Longest time to connect to the database."
+    )
+    job_budget: _Turn = Field(
+        default=timedelta(minutes=5),
+        description="Wall clock of one part of a job; what is left waits for the next.",
+    )
+    scopes_per_part: Annotated[int, BeforeValidator(Whole(1, 100_000))] = Field(
+        default=200, description="Scopes that one message of a run carries."
+    )
+    scopes_per_batch: Annotated[int, BeforeValidator(Whole(1, 10_000))] = Field(
+        default=20, description="Scopes that one transaction works on."
+    )
+    rows_per_batch: Annotated[int, BeforeValidator(Whole(1, 1_000_000))] = Field(
+        default=5000, description="Rows over all scopes of one transaction."
+    )
+    release_backend: Annotated[
+        ReleaseBackend, BeforeValidator(Choice(get_args(ReleaseBackend)))
+    ] = Field(default="postgres", description="Where the transcripts of deleted rows are deleted.")
+    release_batch: Annotated[int, BeforeValidator(Whole(1, 10_000))] = Field(
+        default=200, description="Transcripts that are claimed and released at a time."
+    )
+    release_lease: _Turn = Field(
+        default=timedelta(minutes=5),
+        description="How long a claimed release belongs to its worker before another may take it.",
+    )
+    release_attempts: Annotated[int, BeforeValidator(Whole(1, 1000))] = Field(
+        default=8, description="Attempts to release one transcript before it is left as dead."
+    )
+    release_backoff: _Timeout = Field(
+        default=timedelta(seconds=30),
+        description="Wait after the first failed release; it doubles with each further one.",
+    )
+    release_backoff_max: _Timeout = Field(
+        default=timedelta(hours=1), description="Longest wait between two attempts at a release."
+    )
+
+    @model_validator(mode="after")
+    def _backoff_grows(self) -> Self:
+        if self.release_backoff > self.release_backoff_max:
+            raise ValueError(
+                f"{PREFIX}RELEASE_BACKOFF = {format_duration(self.release_backoff)} is longer than "
+                f"{PREFIX}RELEASE_BACKOFF_MAX = {format_duration(self.release_backoff_max)}; "
+                "shorten the first or lengthen the second"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - named by the library
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - named by the library
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - named by the library
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - named by the library
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take values from the caller only: `load_settings` decides which environment is read."""
+        return (init_settings,)
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this process, or of another environment when one is given.
+
+    Raises SettingsError with a sentence for each variable that cannot be used, also for one named
+    MAINT_ that is no setting, unless Kubernetes sets it for a service of that name.
+    """
+    environ = os.environ if environ is None else environ
+    given = {
+        name: stripped
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and (stripped := value.strip())
+    }
+    problems = list(_unknown(given))
+    source = EnvSettingsSource(Settings)
+    # WHY replace: the source has read the process's own environment; ours is an argument. Its names
+    # are in small letters, and only ours in capitals count, as for any variable.
+    names = _names()
+    source.env_vars = {name.lower(): value for name, value in given.items() if name in names}
+    values = source()
+    values.setdefault("data_dir", default_data_dir(environ, is_root=os.geteuid() == 0))
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [_sentence(each) for each in error.errors(include_url=False)]
+    if problems:
+        # WHY outside of the handler: pydantic's error holds the values, and would be the cause.
+        raise SettingsError(*problems)
+    return settings
+
+
+def settings_reference() -> list[tuple[str, str, str]]:
+    """Each setting as its variable, its default in words and its meaning, for documentation."""
+    return [
+        (_variable(name), _default_in_words(field), _meaning(field))
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _variable(field_name: str) -> str:
+    return f"{PREFIX}{field_name.upper()}"
+
+
+def _names() -> frozenset[str]:
+    return frozenset(_variable(field_name) for field_name in Settings.model_fields)
+
+
+def _unknown(given: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each variable that only looks like a setting; its value may be a secret."""
+    names = _names()
+    short_names = [name.removeprefix(PREFIX) for name in names]
+    for name, value in given.items():
+        if name in names or _SERVICE_LINK.fullmatch(f"{name}={value}"):
+            continue
+        # WHY without the prefix: what all of them share would make any two look alike.
+        meant = did_you_mean(name.removeprefix(PREFIX), short_names)
+        yield (
+            f"{name} is not a setting; did you mean {PREFIX}{meant}?"
+            if meant is not None
+            else f"{name} is not a setting; correct its name or remove it."
+        )
+
+
+def _sentence(error: ErrorDetails) -> str:
+    is_ours = error["type"] == "value_error"
+    reason = str(error["ctx"]["error"]) if is_ours else f"is refused: {error['msg']}"
+    return f"{_variable(str(error['loc'][0]))} {reason}." if error["loc"] else f"{reason}."
+
+
+def _default_in_words(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return _DATA_DIR_IN_WORDS
+    match field.default:
+        case None:
+            return "unset"
+        case timedelta():
+            return format_duration(field.default)
+        case SecretStr():
+            return field.default.get_secret_value()
+        case _:
+            return str(field.default)
+
+
+def _meaning(field: FieldInfo) -> str:
+    """The description, and which values are allowed where there are limits."""
+    limits = [
+        str(part.func)
+        for part in field.metadata
+        if isinstance(part, BeforeValidator) and isinstance(part.func, Choice | Span | Whole)
+    ]
+    return " ".join([field.description or "", *(f"Allowed: {limit}." for limit in limits)])

@@ -1,0 +1,1 @@
+"""The ledger: its records, its contract, and the statements that are safe under live writers."""

@@ -1,0 +1,262 @@
+"""The connection to Postgres: one pool per process, one kind of transaction, one set of errors.
+
+Every transaction is READ COMMITTED and sets its own limits after BEGIN, because a pooler in
+transaction mode keeps no session settings; for the same reason nothing is ever prepared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from store.errors import LockTimeout, StoreError, StoreUnavailable, StoreUnusable
+from store.records import COLUMNS
+from store.statements import Statements
+
+MIN_VERSION: Final = 150000
+
+# WHY: a writer whose lock request crosses ours can be made the victim only after deadlock_timeout
+# (1 s by default); giving up before that means the live writer always wins.
+LOCK_TIMEOUT: Final = timedelta(milliseconds=400)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long anything may take at Postgres."""
+
+    connect_timeout: timedelta = timedelta(seconds=5)
+    statement_timeout: timedelta = timedelta(seconds=30)
+    lock_timeout: timedelta = LOCK_TIMEOUT
+    idle_in_transaction_timeout: timedelta = timedelta(seconds=60)
+    pool_size: int = 4
+
+
+def _ms(limit: timedelta) -> str:
+    return str(max(1, limit // timedelta(milliseconds=1)))
+
+
+_AGENT_FRAGMENTS: Final = {
+    "agent_columns": ", ".join(COLUMNS),
+    "agent_values": ", ".join(f"%({c})s" for c in COLUMNS),
+    "agent_assignments": ", ".join(
+        "rev = a.rev + 1" if c == "rev" else f"{c} = %({c})s"
+        for c in COLUMNS
+        if c not in {"scope", "handle"}
+    ),
+}
+
+
+class Transaction:
+    """One open transaction: runs the statements of `store/sql` by name."""
+
+    def __init__(self, connection: psycopg.Connection[DictRow], statements: Statements) -> None:
+        self._connection = connection
+        self._statements = statements
+
+    def rows(self, statement: str, params: Mapping[str, Any] | None = None) -> list[DictRow]:
+        """Every row that the statement returns."""
+        return self._connection.execute(self._statements[statement], params or {}).fetchall()
+
+    def one(self, statement: str, params: Mapping[str, Any] | None = None) -> DictRow | None:
+        """The first row that the statement returns, or None."""
+        return self._connection.execute(self._statements[statement], params or {}).fetchone()
+
+    def do(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
+        """Run a statement that returns nothing; gives the number of rows it touched."""
+        return self._connection.execute(self._statements[statement], params or {}).rowcount
+
+    def run_script(self, name: str) -> None:
+        """Run a file of several statements that take no parameters."""
+        self._connection.execute(self._statements[name])
+
+    def script(self, text: str) -> None:
+        """Run several statements that take no parameters."""
+        self._connection.execute(self._statements.named(text))
+
+    def stream(
+        self, statement: str, params: Mapping[str, Any] | None = None, *, size: int = 1000
+    ) -> Iterator[DictRow]:
+        """The rows one by one, through a cursor on the server: memory stays flat."""
+        with self._connection.cursor(name="stream") as cursor:
+            cursor.itersize = size
+            yield from cursor.execute(self._statements[statement], params or {})
+
+    def copy_in(self, target: str, columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> int:
+        """COPY rows into `ledger.<target>`; gives their number."""
+        count = 0
+        statement = f"copy ledger.{target} ({', '.join(columns)}) from stdin"
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(self._statements.named(statement)) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+                count += 1
+        return count
+
+
+class Database:
+    """One ledger's database. Opens its pool at first use; never survives a fork.
+
+    `conninfo` is a URL or a libpq keyword string.
+    """
+
+    def __init__(
+        self, conninfo: str, ledger_schema: str = "public", limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
+        self.statements = Statements(ledger_schema, _AGENT_FRAGMENTS)
+        try:
+            self._conninfo = self._complete(conninfo)
+        except psycopg.ProgrammingError:
+            # WHY not the library's message: it may quote the password.
+            raise StoreUnusable(
+                "the database URL cannot be read; write postgresql://user@host/db"
+            ) from None
+        self._pool: ConnectionPool[psycopg.Connection[DictRow]] | None = None
+        self._pid = os.getpid()
+
+    def _complete(self, conninfo: str) -> str:
+        limits = self.limits
+        defaults: dict[str, Any] = {
+            "application_name": "sema-maintenance",
+            "connect_timeout": max(1, round(limits.connect_timeout.total_seconds())),
+            # WHY: a connection whose other end vanished must not hold a thread for ever.
+            "keepalives": 1,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": int(_ms(limits.statement_timeout)),
+        }
+        return make_conninfo(**(defaults | conninfo_to_dict(conninfo)))
+
+    def describe(self) -> str:
+        """Which database this is, without its password: 'user@host:port/name, schema public'."""
+        parts = conninfo_to_dict(self._conninfo)
+        host = parts.get("host") or parts.get("hostaddr") or "local socket"
+        port = f":{parts['port']}" if parts.get("port") else ""
+        user = f"{parts['user']}@" if parts.get("user") else ""
+        name = parts.get("dbname") or parts.get("user") or ""
+        return f"{user}{host}{port}/{name}, schema {self.statements.ledger_schema}"
+
+    def close(self) -> None:
+        """Close the pool. Safe to repeat."""
+        pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(
+        self, *, read_only: bool = False, snapshot: bool = False
+    ) -> Iterator[Transaction]:
+        """One transaction: committed at the end, rolled back by any exception.
+
+        `snapshot` lets every statement see the same instant (REPEATABLE READ, for reads only).
+        Raises the errors of store.errors, never the driver's.
+        """
+        with translated(), self._connections().connection() as connection:
+            connection.read_only = read_only
+            connection.isolation_level = (
+                psycopg.IsolationLevel.REPEATABLE_READ
+                if snapshot
+                else psycopg.IsolationLevel.READ_COMMITTED
+            )
+            connection.execute(
+                b"select set_config('statement_timeout', %s, true),"
+                b" set_config('lock_timeout', %s, true),"
+                b" set_config('idle_in_transaction_session_timeout', %s, true),"
+                b" set_config('search_path', 'pg_catalog, pg_temp', true)",
+                (
+                    _ms(self.limits.statement_timeout),
+                    _ms(self.limits.lock_timeout),
+                    _ms(self.limits.idle_in_transaction_timeout),
+                ),
+            )
+            yield Transaction(connection, self.statements)
+
+    def _connections(self) -> ConnectionPool[psycopg.Connection[DictRow]]:
+        if self._pid != os.getpid():
+            # WHY refuse: a connection shared with the parent mixes up answers without a word.
+            raise StoreError("a database opened before a fork was used after it")
+        if self._pool is None:
+            self._probe()
+            self._pool = ConnectionPool(
+                self._conninfo,
+                connection_class=psycopg.Connection[DictRow],
+                min_size=0,
+                max_size=self.limits.pool_size,
+                timeout=self.limits.connect_timeout.total_seconds(),
+                max_idle=300,
+                check=ConnectionPool.check_connection,
+                kwargs={"row_factory": dict_row, "prepare_threshold": None},
+                open=True,
+            )
+        return self._pool
+
+    def _probe(self) -> None:
+        """Connect once outside the pool, whose time-outs do not say why."""
+        with psycopg.connect(self._conninfo, prepare_threshold=None) as connection:
+            version = connection.info.server_version
+        if version < MIN_VERSION:
+            raise StoreUnusable(
+                f"Postgres {version // 10000} is too old; {MIN_VERSION // 10000} or newer is needed"
+            )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into the store's, with one line that says what to do."""
+    try:
+        yield
+    except pg.LockNotAvailable as error:
+        raise LockTimeout("a row stayed locked by another session; try again later") from error
+    except pg.QueryCanceled as error:
+        raise StoreUnavailable(f"a statement was given up: {_line(error)}") from error
+    except pg.ReadOnlySqlTransaction as error:
+        raise StoreUnusable(
+            "the database is read-only (a standby?); name the primary in MAINT_DATABASE_URL"
+        ) from error
+    except pg.InsufficientPrivilege as error:
+        raise StoreUnusable(f"a privilege is missing: {_line(error)}") from error
+    except (pg.UndefinedTable, pg.InvalidSchemaName) as error:
+        raise StoreUnusable(
+            f"{_line(error)}; run `sema-maintenance migrate`, or check MAINT_LEDGER_SCHEMA"
+        ) from error
+    except (pg.UndefinedColumn, pg.DatatypeMismatch, pg.UndefinedFunction) as error:
+        raise StoreUnusable(
+            f"the ledger has another shape than expected: {_line(error)}"
+        ) from error
+    except (pg.DeadlockDetected, pg.SerializationFailure) as error:
+        raise StoreUnavailable(f"another session came first: {_line(error)}") from error
+    except pg.DataError as error:
+        raise StoreError(f"Postgres refused a value: {_line(error)}") from error
+    except pg.IntegrityError as error:
+        raise StoreError(f"Postgres refused a row: {_line(error)}") from error
+    except PoolTimeout as error:
+        raise StoreUnavailable("no database connection within the time allowed") from error
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"the database does not answer: {_line(error)}") from error
+    except psycopg.Error as error:
+        raise StoreError(f"Postgres reported: {_line(error)}") from error
+
+
+def _line(error: psycopg.Error) -> str:
+    """The first line of what Postgres said; it names no values and no passwords."""
+    text = error.diag.message_primary or str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

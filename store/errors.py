@@ -1,0 +1,51 @@
+"""What can go wrong in the store, named for what the caller does about it.
+
+StoreError
+├── AlreadyExists      a row with that key is there: choose another handle
+├── InvalidRecord      the record cannot be stored: mend the named member
+├── InvalidPolicy      the policy cannot be applied: mend the named field
+├── StoreUnavailable   come back later; nothing was half done
+│   └── LockTimeout    somebody holds a row: pass over it, or come back later
+└── StoreUnusable      a person must act: missing table, column or privilege, wrong version
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Anything the store refuses or cannot do."""
+
+
+class AlreadyExists(StoreError):
+    """A record with this (scope, handle) is there already; it was not touched."""
+
+    code = "agent_record.already_exists"
+
+
+class InvalidRecord(StoreError):
+    """The record cannot be stored as it is; the message names the member."""
+
+    def __init__(self, member: str, problem: str) -> None:
+        super().__init__(f"{member} {problem}")
+        self.member = member
+
+
+class InvalidPolicy(StoreError):
+    """The policy cannot be applied; the message names the field and its value."""
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(f"{field} = {value!r} {problem}")
+        self.field = field
+        self.value = value
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or did not answer in time. Nothing was half done."""
+
+
+class LockTimeout(StoreUnavailable):
+    """A row stayed locked by somebody else for longer than lock_timeout."""
+
+
+class StoreUnusable(StoreError):
+    """The database answers but cannot be worked on until a person changes something."""

@@ -1,0 +1,109 @@
+"""Write rows that were judged by something else than themselves: their approval checkpoint.
+
+The checkpoints are locked first and judged again under the lock; the rows follow only where they
+are still exactly as judged. A checkpoint or row that somebody else holds is passed over: nobody
+ever waits for this worker, and this worker waits for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from store.database import Transaction
+
+Key = tuple[str, str]
+
+
+def _keys(rows: Sequence[DictRow]) -> set[Key]:
+    return {(row["scope"], row["token"]) for row in rows}
+
+
+def _arrays(keys: Sequence[Key]) -> dict[str, list[str]]:
+    return {"scopes": [scope for scope, _ in keys], "tokens": [token for _, token in keys]}
+
+
+class Judgement:
+    """Candidates of one batch, and which of their checkpoints this transaction holds."""
+
+    def __init__(self, tx: Transaction, candidates: Sequence[DictRow]) -> None:
+        self._tx = tx
+        self._candidates = candidates
+        keys = sorted({key for key in map(_checkpoint, candidates) if key is not None})
+        self._locked = _keys(tx.rows("lock_checkpoints", _arrays(keys))) if keys else set()
+        others = [key for key in keys if key not in self._locked]
+        # WHY asked after the locks: locked by somebody else is not missing.
+        self._held = _keys(tx.rows("present_checkpoints", _arrays(others))) if others else set()
+
+    def expire(self, now: int) -> None:
+        """Write the locked checkpoints that candidates found past their time as expired."""
+        keys = {
+            key
+            for row in self._candidates
+            if row["verdict"] == "checkpoint_expired" and (key := _checkpoint(row)) in self._locked
+        }
+        if keys:
+            self._tx.do("expire_checkpoints", {**_arrays(sorted(keys)), "now": now})
+
+    def write(self, statement: str, params: dict[str, Any]) -> list[DictRow]:
+        """Let the rows that are still as judged follow; rows of (scope, ..., done)."""
+        rows = self._candidates
+        return self._tx.rows(
+            statement,
+            {
+                **params,
+                "scopes": [row["scope"] for row in rows],
+                "handles": [row["handle"] for row in rows],
+                "revs": [row["rev"] for row in rows],
+                "statuses": [row["status"] for row in rows],
+                "tokens": [row["parked_checkpoint_token"] for row in rows],
+                "claims": [row["park_claim_id"] for row in rows],
+                "updated_ats": [row["updated_at"] for row in rows],
+                "sinces": [row["since"] for row in rows],
+                "locked": [_checkpoint(row) in self._locked for row in rows],
+            },
+        )
+
+    def undone(self, done: Sequence[DictRow]) -> dict[tuple[str, str, str | None], int]:
+        """What became of the candidates that were not written, by (scope, arm, cause)."""
+        left: Counter[tuple[str, str, str | None]] = Counter()
+        for row in self._candidates:
+            if row.get("verdict") == "undated_checkpoint":
+                left[row["scope"], "skipped", "undated_checkpoint"] += 1
+            elif _checkpoint(row) in self._held:
+                left[row["scope"], "skipped", "checkpoint_locked"] += 1
+            else:
+                left[row["scope"], "lost_race", None] += 1
+        for row in done:
+            left[row["scope"], "lost_race", None] -= row["done"]
+        return {key: n for key, n in left.items() if n > 0}
+
+    def journal_undone(
+        self, job: str, params: dict[str, Any], done: Sequence[DictRow]
+    ) -> dict[tuple[str, str | None], int]:
+        """Write down what was not done and why, in the same transaction; totals by (arm, cause)."""
+        undone = self.undone(done)
+        if undone:
+            self._tx.do(
+                "journal_add",
+                {
+                    **params,
+                    "job": job,
+                    "scopes": [scope for scope, _, _ in undone],
+                    "arms": [arm for _, arm, _ in undone],
+                    "causes": [cause for _, _, cause in undone],
+                    "counts": [*undone.values()],
+                },
+            )
+        totals: Counter[tuple[str, str | None]] = Counter()
+        for (_, arm, cause), n in undone.items():
+            totals[arm, cause] += n
+        return dict(totals)
+
+
+def _checkpoint(row: DictRow) -> Key | None:
+    token = row["parked_checkpoint_token"]
+    return None if token is None else (row["scope"], token)

@@ -1,0 +1,1 @@
+"""The schema of the worker's own tables, step by step."""

@@ -1,0 +1,188 @@
+"""Runs: who claimed a tick, what its parts are, how each ended, and what the journal has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from psycopg.rows import DictRow
+
+from store.database import Database, Transaction
+
+PartState = Literal["succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A claimed tick or an operator's command. Times are milliseconds since the Unix epoch.
+
+    `report` counts what the journal has of the run, by 'arm' or 'arm/cause'; `more` says that a
+    budget ended before the work did.
+    """
+
+    run_id: UUID
+    job: str
+    slot: int | None
+    requested_by: str
+    overrides: tuple[str, ...]
+    state: str
+    started_at: int
+    finished_at: int | None
+    report: dict[str, int] = field(default_factory=dict)
+    error: str | None = None
+    more: bool = False
+
+
+def _run(row: DictRow) -> Run:
+    return Run(**{**row, "overrides": tuple(row["overrides"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One message's worth of a run; `scopes` None: the job is asked for all there is."""
+
+    run_id: UUID
+    part: int
+    job: str
+    scopes: tuple[str, ...] | None
+
+
+def clock(tx: Transaction) -> int:
+    """The database's time in milliseconds since the Unix epoch."""
+    row = tx.one("clock")
+    assert row is not None, "a clock always answers"  # noqa: S101 - narrows the type
+    return int(row["now"])
+
+
+def claim_tick(database: Database, job: str, period: timedelta, run_id: UUID) -> Run | None:
+    """Claim the job's present slot and open its run; None: somebody did it already.
+
+    Safe to repeat, and for any number of beats at once.
+    """
+    with database.transaction() as tx:
+        now = clock(tx)
+        period_ms = period // timedelta(milliseconds=1)
+        claimed = tx.one("claim_slot", {"job": job, "now": now, "period_ms": period_ms})
+        if claimed is None:
+            return None
+        return _open(tx, Run(run_id, job, claimed["slot"], "schedule", (), "running", now, None))
+
+
+def open_run(
+    database: Database, job: str, requested_by: str, overrides: Sequence[str], run_id: UUID
+) -> Run:
+    """Open the run of an operator's command."""
+    with database.transaction() as tx:
+        now = clock(tx)
+        run = Run(run_id, job, None, requested_by, tuple(overrides), "running", now, None)
+        return _open(tx, run)
+
+
+def _open(tx: Transaction, run: Run) -> Run:
+    tx.do(
+        "open_run",
+        {
+            "run_id": run.run_id,
+            "job": run.job,
+            "slot": run.slot,
+            "requested_by": run.requested_by,
+            "overrides": list(run.overrides),
+            "now": run.started_at,
+        },
+    )
+    return run
+
+
+def add_parts(
+    database: Database, run: Run, scopes: Sequence[str] | None, scopes_per_part: int
+) -> int:
+    """Cut a run into parts; gives their number. `scopes` None: one part that knows no scopes."""
+    with database.transaction() as tx:
+        if scopes is None:
+            return tx.do("add_whole_part", {"run_id": run.run_id})
+        parts = [1 + index // scopes_per_part for index in range(len(scopes))]
+        return tx.do("add_parts", {"run_id": run.run_id, "scopes": list(scopes), "parts": parts})
+
+
+def start_part(database: Database, run_id: UUID, part: int) -> Part | None:
+    """Begin a queued part; None: it was begun before, or there is no such part."""
+    with database.transaction() as tx:
+        params = {"run_id": run_id, "part": part, "now": clock(tx)}
+        row = tx.one("start_part", params)
+    if row is None:
+        return None
+    scopes = row["scopes"]
+    return Part(run_id, part, row["job"], None if scopes is None else tuple(scopes))
+
+
+def finish_part(
+    database: Database,
+    part: Part,
+    state: PartState,
+    *,
+    more: bool = False,
+    error: str | None = None,
+) -> Run | None:
+    """End a part; gives the run if that was its last open part."""
+    with database.transaction() as tx:
+        tx.one("lock_run", {"run_id": part.run_id})
+        now = clock(tx)
+        tx.do(
+            "finish_part",
+            {
+                "run_id": part.run_id,
+                "part": part.part,
+                "state": state,
+                "more": more,
+                "error": error,
+                "now": now,
+            },
+        )
+        return _finished(tx, part.run_id, now)
+
+
+def finish_run(database: Database, run_id: UUID) -> Run | None:
+    """End a run that has no open part; None if it has one, or has ended before."""
+    with database.transaction() as tx:
+        tx.one("lock_run", {"run_id": run_id})
+        return _finished(tx, run_id, clock(tx))
+
+
+def _finished(tx: Transaction, run_id: UUID, now: int) -> Run | None:
+    row = tx.one("finish_run", {"run_id": run_id, "now": now})
+    return None if row is None else _run(row)
+
+
+def lose_parts(
+    database: Database, job: str, unheard: timedelta, unfinished: timedelta
+) -> list[Run]:
+    """Give up parts that never came back; gives the runs that ended by it.
+
+    `unheard`: how long a message may be under way; `unfinished`: how long a part may take.
+    """
+    lost: list[Run] = []
+    with database.transaction() as tx:
+        now = clock(tx)
+        queued_before = now - unheard // timedelta(milliseconds=1)
+        params: dict[str, Any] = {
+            "job": job,
+            "now": now,
+            "queued_before": queued_before,
+            "begun_before": now - unfinished // timedelta(milliseconds=1),
+        }
+        tx.do("lose_parts", params)
+        stuck = tx.rows("stuck_runs", params)
+    for row in stuck:
+        run = finish_run(database, row["run_id"])
+        if run is not None:
+            lost.append(run)
+    return lost
+
+
+def list_runs(database: Database, job: str | None, limit: int) -> list[Run]:
+    """The newest runs, of one job or of all."""
+    with database.transaction(read_only=True) as tx:
+        return [_run(row) for row in tx.rows("list_runs", {"job": job, "limit": limit})]

@@ -1,0 +1,1 @@
+"""One statement per file; `fragments/` holds what several statements share."""

@@ -1,0 +1,40 @@
+-- Running rows silent since p.silent_since become 'failed'. Returns per scope the key this batch
+-- ended at and how many rows changed; no row: the scope is done.
+-- Race:   a heartbeat may land meanwhile; the update waits for its lock (at most lock_timeout) and
+--         judges the whole predicate on the newest version, so a renewed row is passed over.
+-- Owner:  writer_id and writer_epoch stay: the flip is a guess that the row's writer may correct.
+-- Index:  background_agents_running (scope, handle).
+with part as (
+    {flip_part}
+),
+reach as materialized (
+    select p.*, r.handle as upto_handle
+    from part p
+    cross join lateral (
+        select b.handle
+        from (
+            select a.handle
+            from ledger.background_agents a
+            where a.scope = p.scope and {silent} and a.handle > p.after_handle
+            order by a.handle
+            limit %(rows_per_scope)s
+        ) b
+        order by b.handle desc
+        limit 1
+    ) r
+),
+flipped as (
+    update ledger.background_agents a
+    set {flip_assignments}
+    from reach p
+    where a.scope = p.scope
+        and {silent}
+        and a.handle > p.after_handle
+        and a.handle <= p.upto_handle
+    returning a.scope
+),
+{flip_journal}
+select p.scope, p.upto_handle, count(f.scope) as done
+from reach p
+left join flipped f on f.scope = p.scope
+group by p.scope, p.upto_handle

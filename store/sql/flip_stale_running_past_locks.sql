@@ -1,0 +1,33 @@
+-- The same as flip_stale_running.sql where somebody holds a row: what is locked is passed over.
+-- Race:   SKIP LOCKED passes over a heartbeat in flight; a row that moved since is judged again.
+-- Index:  background_agents_running (scope, handle).
+with part as (
+    {flip_part}
+),
+due as materialized (
+    select d.scope, d.handle, d.rev
+    from part p
+    cross join lateral (
+        select a.scope, a.handle, a.rev
+        from ledger.background_agents a
+        where a.scope = p.scope and {silent} and a.handle > p.after_handle
+        order by a.handle
+        limit %(rows_per_scope)s
+        for update skip locked
+    ) d
+),
+flipped as (
+    update ledger.background_agents a
+    set {flip_assignments}
+    from due d
+    where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
+    returning a.scope
+),
+{flip_journal},
+reach as (
+    select scope, max(handle) as upto_handle from due group by scope
+)
+select p.scope, p.upto_handle, count(f.scope) as done
+from reach p
+left join flipped f on f.scope = p.scope
+group by p.scope, p.upto_handle

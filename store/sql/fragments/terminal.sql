@@ -1,0 +1,1 @@
+a.status in ('completed', 'failed', 'killed')

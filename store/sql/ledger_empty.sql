@@ -1,0 +1,2 @@
+-- Whether the ledger holds no row at all.
+select not exists (select from ledger.background_agents) as empty

@@ -1,0 +1,5 @@
+-- The outbox of one scope, oldest first.
+select r.scope, r.session_id, r.handle, r.settled_at
+from maintenance.session_releases r
+where r.scope = %(scope)s
+order by r.id

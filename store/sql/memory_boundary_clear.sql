@@ -1,0 +1,2 @@
+-- Forgets what the last audit found.
+delete from maintenance.memory_boundary

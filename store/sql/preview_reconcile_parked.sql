@@ -1,0 +1,24 @@
+-- How many rows the reconciliation would change in each scope, by verdict, at this snapshot, and how
+-- long ago the oldest expired, or was last heard of.
+-- Takes no lock and writes nothing.
+-- Index:  background_agents_parked, background_agents_running; the checkpoints' primary key.
+with part as (
+    select *
+    from unnest(%(scopes)s::text[], %(leased_sinces)s::bigint[]) as p (scope, leased_since)
+)
+select p.scope, d.verdict, d.rows, d.oldest_ms
+from part p
+cross join lateral (
+    select
+        v.verdict, count(*) as rows,
+        max(%(now)s - case
+            when v.verdict = 'checkpoint_expired' then coalesce(c.expires_at, c.updated_at)
+            else a.updated_at
+        end) as oldest_ms
+    from ledger.background_agents a
+    left join ledger.checkpoints c
+        on c.scope = a.scope and c.token = a.parked_checkpoint_token
+    cross join lateral (select {reconcile_verdict} as verdict) v
+    where a.scope = p.scope and a.status in ('parked', 'running') and v.verdict is not null
+    group by v.verdict
+) d

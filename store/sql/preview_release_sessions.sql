@@ -1,0 +1,22 @@
+-- What the drain would make of each due outbox entry, at this snapshot, by scope.
+-- Takes no lock and writes nothing, so a transcript held by a writer counts as released here.
+-- Index:  session_releases_pending; background_agents_session; the transcripts' primary key.
+with claimed as (
+    select r.*
+    from maintenance.session_releases r
+    where r.state = 'pending'
+        and r.not_before <= %(now)s
+        and (r.claimed_until is null or r.claimed_until <= %(now)s)
+        and (%(scopes)s::text[] is null or r.scope = any (%(scopes)s::text[]))
+),
+judged as (
+    select c.scope, c.session_id, {release_verdict} as verdict
+    from claimed c
+    left join ledger.agent_sessions s on s.scope = c.scope and s.session_id = c.session_id
+    cross join lateral (select c.session_id) l
+)
+select
+    scope, verdict,
+    case when verdict = 'released' then count(distinct session_id) else count(*) end as rows
+from judged
+group by scope, verdict

@@ -1,0 +1,37 @@
+-- The same as reap.sql where somebody holds a row: what is locked is passed over, not waited for.
+-- Slower, because each row is locked before it is deleted; used when a batch has timed out on a lock.
+-- Race:   SKIP LOCKED passes over a revival in flight; a row that moved since is judged again.
+-- Index:  background_agents_terminal (scope, settled_at, handle).
+with part as (
+    {reap_part}
+),
+due as materialized (
+    select d.scope, d.handle, d.rev, d.settled_at
+    from part p
+    cross join lateral (
+        select a.scope, a.handle, a.rev, a.settled_at
+        from ledger.background_agents a
+        where a.scope = p.scope
+            and {settled_beyond}
+            and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
+        order by a.settled_at, a.handle
+        limit %(rows_per_scope)s
+        for update skip locked
+    ) d
+),
+gone as (
+    delete from ledger.background_agents a
+    using due d
+    where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
+    returning a.scope, a.handle, a.session_id, a.settled_at as aged_by
+),
+{release_and_journal},
+reach as (
+    select distinct on (scope) scope, settled_at as upto_at, handle as upto_handle
+    from due
+    order by scope, settled_at desc, handle desc
+)
+select p.scope, p.upto_at, p.upto_handle, count(g.scope) as done
+from reach p
+left join gone g on g.scope = p.scope
+group by p.scope, p.upto_at, p.upto_handle

@@ -1,0 +1,1 @@
+"""The jobs: one file each, all of one shape, none of which knows Celery."""

@@ -1,0 +1,123 @@
+"""What a process needs to run jobs: settings, policy, and a database opened after the fork."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+
+from config.policy import Policy, load_policy
+from config.settings import Settings, load_settings
+from store.batches import BatchSize, Stamp
+from store.database import Database, Limits
+from store.release_sessions import Drain
+from tasks.context import Context
+from worker.schedule import Entry, entries
+
+# How long past its budget a part may be before its process must be gone.
+GRACE = timedelta(minutes=2)
+
+
+@dataclass
+class Process:
+    """One process's settings and policy, and its connections, made when first needed."""
+
+    settings: Settings
+    policy: Policy
+    all_in_one: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def database(self) -> Database:
+        """The ledger's database; never used before a fork by both sides of it."""
+        return open_database(self.settings)
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """The cadence by job."""
+        return entries(self.policy.schedule)
+
+    def forget_connections(self) -> None:
+        """In a forked child: leave the parent's connections to the parent."""
+        self.__dict__.pop("database", None)
+
+    def close(self) -> None:
+        """Close the connections. Safe to repeat."""
+        database: Database | None = self.__dict__.pop("database", None)
+        if database is not None:
+            database.close()
+
+    def context(self, stamp: Stamp, *, policy: Policy | None = None) -> Context:
+        """What one part of one run is given."""
+        settings = self.settings
+        return Context(
+            database=self.database,
+            policy=policy or self.policy,
+            stamp=stamp,
+            size=BatchSize(settings.rows_per_batch, settings.scopes_per_batch),
+            drain=Drain(
+                settings.release_batch,
+                settings.release_lease,
+                settings.release_attempts,
+                settings.release_backoff,
+                settings.release_backoff_max,
+            ),
+            stop=deadline(settings.job_budget, self.stopping),
+            new_id=uuid.uuid4,
+            jitter=random.random,
+        )
+
+
+def deadline(budget: timedelta, stopping: threading.Event) -> Callable[[], bool]:
+    """Says when to stop: once the budget is spent, or the process is to end."""
+    ends = time.monotonic() + budget.total_seconds()
+    return lambda: stopping.is_set() or time.monotonic() >= ends
+
+
+def open_database(settings: Settings) -> Database:
+    """The database that the settings name; connects at first use."""
+    if settings.database_url is None:
+        raise RuntimeError("no database is named")
+    return Database(
+        settings.database_url.get_secret_value(),
+        settings.ledger_schema,
+        Limits(
+            connect_timeout=settings.connect_timeout,
+            statement_timeout=settings.statement_timeout,
+            lock_timeout=settings.lock_timeout,
+            idle_in_transaction_timeout=settings.idle_in_transaction_timeout,
+            # WHY: every thread may hold one, and the exporter and the clock want one each.
+            pool_size=settings.worker_concurrency + 2,
+        ),
+    )
+
+
+def read_policy(settings: Settings) -> Policy:
+    """The policy that the settings name; without one, nothing is deleted. Raises PolicyError."""
+    return Policy.empty() if settings.policy_file is None else load_policy(settings.policy_file)
+
+
+_process: Process | None = None
+_lock = threading.Lock()
+
+
+def current() -> Process:
+    """The process's own; made from its environment at first use. Raises ConfigError."""
+    global _process  # noqa: PLW0603 - a process has one
+    with _lock:
+        if _process is None:
+            settings = load_settings()
+            _process = Process(settings, read_policy(settings))
+        return _process
+
+
+def install(process: Process) -> None:
+    """Use this one instead of the environment's: `run` has its own database and policy."""
+    global _process  # noqa: PLW0603 - a process has one
+    with _lock:
+        _process = process

@@ -1,0 +1,6 @@
+"""placeholder"""
+
+from worker.context import Process
+
+
+def serve(process: Process) -> None: ...

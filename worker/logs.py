@@ -1,0 +1,96 @@
+"""Log lines: JSON, one a line, or text for a person at a terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from config.durations import format_duration
+from store.runs import Run
+
+_log = logging.getLogger("sema_maintenance.run")
+
+# What every record has; the rest was given by the caller as `extra`.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, event, and what the caller added."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        line = {
+            "time": _time(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """The same for a person: time, level, event, and name=value pairs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        pairs = (f"{name}={_short(value)}" for name, value in _extra(record).items())
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()} "
+        line = f"{_time(record):%H:%M:%S} {level}{record.getMessage()} {'  '.join(pairs)}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line.rstrip()
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count}" for name, count in value.items()) or "nothing"
+    return str(value)
+
+
+def configure(level: str, form: Literal["auto", "json", "text"]) -> None:
+    """Send every log line to standard error in the given form; 'auto' is text on a terminal."""
+    text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLines() if text else JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("sema_maintenance").setLevel(level.upper())
+    # WHY quieter than ours: they report each retry of a connection as an error with its traceback.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+def log_run(run: Run) -> None:
+    """The one line that says how a run ended, with its whole outcome."""
+    extra: dict[str, Any] = {
+        "job": run.job,
+        "outcome": run.state,
+        "did": run.report,
+        "took": format_duration(timedelta(milliseconds=(run.finished_at or 0) - run.started_at)),
+        "requested_by": run.requested_by,
+        "run_id": str(run.run_id),
+    }
+    if run.slot is not None:
+        slot = datetime.fromtimestamp(run.slot / 1000, UTC)
+        extra["slot"] = slot.isoformat(timespec="seconds")
+    if run.more:
+        extra["more"] = True
+    if run.overrides:
+        extra["overrides"] = list(run.overrides)
+    if run.error is not None:
+        extra["error"] = run.error
+    _log.log(logging.INFO if run.state == "succeeded" else logging.ERROR, "run", extra=extra)
