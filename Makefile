@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 export MAINT_DATA_DIR ?= $(CURDIR)/.data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench lock wheel clean
+.PHONY: help run test check format bench lock wheel wheel-test clean
 
 help: ## Show this list.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 # WHY a stamp per lock: an environment is made anew exactly when its lock changes.
 $(VENV)/.python: Makefile
@@ -53,7 +53,15 @@ lock: $(VENV)/.dev ## Resolve the dependencies anew and write both lock files.
 		--extra embedded --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
 wheel: $(VENV)/.dev ## Build the wheel into dist/.
+	rm -rf build/lib build/bdist* dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+wheel-test: wheel ## Install the wheel in a clean environment and try it there.
+	rm -rf build/wheel-env
+	$(PYTHON) -m venv build/wheel-env
+	build/wheel-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	build/wheel-env/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index dist/*.whl
+	build/wheel-env/bin/python -I tests/wheel/check.py
 
 clean: ## Remove the environment and the build products; the ledger in .data stays.
 	rm -rf $(VENV) build dist *.egg-info

@@ -87,3 +87,7 @@ class Window(Generic[_Place]):
     def advance(self, places: list[_Place]) -> None:
         """Keep these places for the next batch; the scopes that are left out are finished."""
         self._open = places
+
+    def unfinished(self, seen: int) -> bool:
+        """Whether a scope that met this many rows may have more."""
+        return seen >= self.rows_per_scope

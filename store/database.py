@@ -190,6 +190,26 @@ class Database:
             )
             yield Transaction(connection, self.statements)
 
+    @contextmanager
+    def outside_transactions(self) -> Iterator[Transaction]:
+        """A connection of its own on which each statement is committed by itself, without limits.
+
+        Only for what Postgres refuses inside a transaction and a person waits for: concurrent index
+        builds. Not through a pooler in transaction mode. Raises the errors of store.errors.
+        """
+        with (
+            translated(),
+            psycopg.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None, row_factory=dict_row
+            ) as connection,
+        ):
+            connection.execute(
+                b"select set_config('statement_timeout', '0', false),"
+                b" set_config('lock_timeout', '0', false),"
+                b" set_config('search_path', 'pg_catalog, pg_temp', false)"
+            )
+            yield Transaction(connection, self.statements)
+
     def _connections(self) -> ConnectionPool[psycopg.Connection[DictRow]]:
         if self._pid != os.getpid():
             # WHY refuse: a connection shared with the parent mixes up answers without a word.

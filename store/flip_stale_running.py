@@ -74,7 +74,9 @@ def _unclaimed(
         except LockTimeout:
             with database.transaction() as tx:
                 rows = tx.rows("flip_stale_running_past_locks", params)
-        reached = {row["scope"]: row["upto_handle"] for row in rows}
+        reached = {
+            row["scope"]: row["upto_handle"] for row in rows if window.unfinished(row["seen"])
+        }
         window.advance(
             [replace(p, after_handle=reached[p.scope]) for p in batch if p.scope in reached]
         )

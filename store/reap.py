@@ -69,8 +69,13 @@ def _arm(
     size: BatchSize,
     release_delay: timedelta,
 ) -> Iterator[Done]:
-    for statement, past_locks in (("reap", "reap_past_locks"), ("reap_unsettled", None)):
-        window = Window(places, size)
+    # WHY all scopes at once for the unsettled: hardly any scope has one.
+    wide = replace(size, scopes=max(1, len(places)))
+    for statement, past_locks, shape in (
+        ("reap", "reap_past_locks", size),
+        ("reap_unsettled", None, wide),
+    ):
+        window = Window(places, shape)
         for batch in window:
             params = {
                 **stamp.next_batch(),
@@ -91,16 +96,12 @@ def _arm(
                     raise
                 with database.transaction() as tx:
                     rows = tx.rows(past_locks, params)
-            reached = {row["scope"]: row for row in rows}
+            reached = {row["scope"]: row for row in rows if window.unfinished(row["seen"])}
             window.advance(
                 [
-                    replace(
-                        p,
-                        after_at=reached[p.scope]["upto_at"],
-                        after_handle=reached[p.scope]["upto_handle"],
-                    )
+                    replace(p, after_at=row["upto_at"], after_handle=row["upto_handle"])
                     for p in batch
-                    if p.scope in reached
+                    if (row := reached.get(p.scope)) is not None
                 ]
             )
             deleted = sum(row["done"] for row in rows)

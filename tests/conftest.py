@@ -13,6 +13,13 @@ from tests import ledgers
 REQUIRE_ALL = "SEMA_TEST_REQUIRE_ALL"
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Under CI, a skipped test is a failed session."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get(REQUIRE_ALL) and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 class Servers:
     """Started at first use, stopped at the end of the session."""
 

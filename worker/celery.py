@@ -67,7 +67,13 @@ def configuration(process: Process) -> dict[str, Any]:
 
 
 def transport_options(broker_url: str) -> dict[str, Any]:
-    """WHY: without time-outs a publish to a Redis that went silent can hang for ever."""
+    """How the transport behaves.
+
+    WHY the time-outs: without them a publish to a Redis that went silent can hang for ever. WHY the
+    interval: in memory a message is looked for, by default once a second.
+    """
+    if broker_url.startswith("memory:"):
+        return {"polling_interval": 0.05}
     if not broker_url.startswith(("redis://", "rediss://")):
         return {}
     return {

@@ -43,22 +43,32 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """The same for a person: time, level, event, and name=value pairs."""
+    """The same for a person: time, level, event, and name=value pairs; a run in words."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line."""
-        pairs = (f"{name}={_short(value)}" for name, value in _extra(record).items())
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()} "
-        line = f"{_time(record):%H:%M:%S} {level}{record.getMessage()} {'  '.join(pairs)}"
+        extra = _extra(record)
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        if record.name == _log.name and "did" in extra:
+            text = _run_in_words(extra)
+        else:
+            pairs = (f"{name}={value}" for name, value in extra.items())
+            text = f"{record.getMessage()}  {'  '.join(pairs)}"
+        line = f"{_time(record):%H:%M:%S}  {level}{text}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line.rstrip()
 
 
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {count}" for name, count in value.items()) or "nothing"
-    return str(value)
+def _run_in_words(run: dict[str, Any]) -> str:
+    did = ", ".join(f"{what} {count}" for what, count in sorted(run["did"].items()))
+    by = "" if run["requested_by"] == "schedule" else f", asked for by {run['requested_by']}"
+    more = ", more to do" if run.get("more") else ""
+    error = f": {run['error']}" if "error" in run else ""
+    return (
+        f"{run['job']:18}  {run['outcome']} in {run['took']}{by}{more}{error}"
+        f"  {did or 'nothing to do'}"
+    )
 
 
 def configure(level: str, form: Literal["auto", "json", "text"]) -> None:
@@ -72,6 +82,8 @@ def configure(level: str, form: Literal["auto", "json", "text"]) -> None:
     logging.getLogger("sema_maintenance").setLevel(level.upper())
     # WHY quieter than ours: they report each retry of a connection as an error with its traceback.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    # WHY: it warns that memory:// names no host, which it cannot.
+    logging.getLogger("kombu.connection").setLevel(logging.ERROR)
 
 
 def log_run(run: Run) -> None:

@@ -42,7 +42,7 @@ create table maintenance.run_parts (
 create table maintenance.journal (
     id     bigint generated always as identity primary key,
     run_id uuid not null,
-    batch  integer not null,
+    batch  bigint not null,
     at     bigint not null,
     job    text not null,
     scope  text collate "C",

@@ -1,5 +1,5 @@
 -- Running rows silent since p.silent_since become 'failed'. Returns per scope the key this batch
--- ended at and how many rows changed; no row: the scope is done.
+-- ended at, how many rows it met and how many changed.
 -- Race:   a heartbeat may land meanwhile; the update waits for its lock (at most lock_timeout) and
 --         judges the whole predicate on the newest version, so a renewed row is passed over.
 -- Owner:  writer_id and writer_epoch stay: the flip is a guess that the row's writer may correct.
@@ -8,10 +8,10 @@ with part as (
     {flip_part}
 ),
 reach as materialized (
-    select p.*, r.handle as upto_handle
+    select p.*, r.handle as upto_handle, r.seen
     from part p
     cross join lateral (
-        select b.handle
+        select b.handle, count(*) over () as seen
         from (
             select a.handle
             from ledger.background_agents a
@@ -34,7 +34,7 @@ flipped as (
     returning a.scope
 ),
 {flip_journal}
-select p.scope, p.upto_handle, count(f.scope) as done
+select p.scope, p.upto_handle, p.seen, count(f.scope) as done
 from reach p
 left join flipped f on f.scope = p.scope
-group by p.scope, p.upto_handle
+group by p.scope, p.upto_handle, p.seen

@@ -25,9 +25,9 @@ flipped as (
 ),
 {flip_journal},
 reach as (
-    select scope, max(handle) as upto_handle from due group by scope
+    select scope, max(handle) as upto_handle, count(*) as seen from due group by scope
 )
-select p.scope, p.upto_handle, count(f.scope) as done
+select p.scope, p.upto_handle, p.seen, count(f.scope) as done
 from reach p
 left join flipped f on f.scope = p.scope
-group by p.scope, p.upto_handle
+group by p.scope, p.upto_handle, p.seen

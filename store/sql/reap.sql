@@ -1,5 +1,5 @@
 -- Terminal rows beyond their scope's last key are deleted, with their outbox and journal rows.
--- Returns per scope the key this batch ended at and how many rows went; no row: the scope is done.
+-- Returns per scope the key this batch ended at, how many rows it met and how many went.
 -- Race:   a revival may land meanwhile; the delete waits for its lock (at most lock_timeout) and
 --         judges the whole predicate on the newest version, so a revived row stays.
 -- Locks:  rows in key order within a scope, one batch of %(rows_per_scope)s a scope.
@@ -8,10 +8,10 @@ with part as (
     {reap_part}
 ),
 reach as materialized (
-    select p.*, r.settled_at as upto_at, r.handle as upto_handle
+    select p.*, r.settled_at as upto_at, r.handle as upto_handle, r.seen
     from part p
     cross join lateral (
-        select b.settled_at, b.handle
+        select b.settled_at, b.handle, count(*) over () as seen
         from (
             select a.settled_at, a.handle
             from ledger.background_agents a
@@ -35,7 +35,7 @@ gone as (
     returning a.scope, a.handle, a.session_id, a.settled_at as aged_by
 ),
 {release_and_journal}
-select p.scope, p.upto_at, p.upto_handle, count(g.scope) as done
+select p.scope, p.upto_at, p.upto_handle, p.seen, count(g.scope) as done
 from reach p
 left join gone g on g.scope = p.scope
-group by p.scope, p.upto_at, p.upto_handle
+group by p.scope, p.upto_at, p.upto_handle, p.seen

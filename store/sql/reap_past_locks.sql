@@ -27,11 +27,13 @@ gone as (
 ),
 {release_and_journal},
 reach as (
-    select distinct on (scope) scope, settled_at as upto_at, handle as upto_handle
+    select distinct on (scope)
+        scope, settled_at as upto_at, handle as upto_handle,
+        count(*) over (partition by scope) as seen
     from due
     order by scope, settled_at desc, handle desc
 )
-select p.scope, p.upto_at, p.upto_handle, count(g.scope) as done
+select p.scope, p.upto_at, p.upto_handle, p.seen, count(g.scope) as done
 from reach p
 left join gone g on g.scope = p.scope
-group by p.scope, p.upto_at, p.upto_handle
+group by p.scope, p.upto_at, p.upto_handle, p.seen

@@ -27,9 +27,9 @@ gone as (
 ),
 {release_and_journal},
 reach as (
-    select scope, max(handle) as upto_handle from due group by scope
+    select scope, max(handle) as upto_handle, count(*) as seen from due group by scope
 )
-select p.scope, 0::bigint as upto_at, p.upto_handle, count(g.scope) as done
+select p.scope, 0::bigint as upto_at, p.upto_handle, p.seen, count(g.scope) as done
 from reach p
 left join gone g on g.scope = p.scope
-group by p.scope, p.upto_handle
+group by p.scope, p.upto_handle, p.seen

@@ -1,0 +1,1 @@
+"""What we claim about speed, reproducible by `make bench`."""

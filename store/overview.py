@@ -1,0 +1,85 @@
+"""What a person asks of a ledger at the command line, beyond the store's own contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from store.database import Database
+from store.runs import clock
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last sign of a running row's writer, which need not live any more.
+
+    `ago_ms` is counted on the database's clock, and negative where the writer's is ahead of it.
+    """
+
+    writer_id: str
+    ago_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The last tick of a job that somebody claimed; both in milliseconds."""
+
+    last_slot: int
+    period_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come."""
+
+    parts: int
+    parts_over: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeCounts:
+    """A scope's rows by status; a status without rows is left out."""
+
+    scope: str
+    by_status: dict[str, int] = field(default_factory=dict)
+
+
+def last_heard(database: Database, scope: str, handles: Sequence[str]) -> dict[str, Heard]:
+    """Of which writer each running one of these rows was last heard, and how long ago."""
+    with database.transaction(read_only=True) as tx:
+        rows = tx.rows("last_heard", {"scope": scope, "handles": list(handles)})
+        now = clock(tx)
+    return {row["handle"]: Heard(row["writer_id"], now - row["updated_at"]) for row in rows}
+
+
+def slots(database: Database) -> tuple[int, dict[str, Slot]]:
+    """The database's time, and the last claimed slot of each job that ever had one."""
+    with database.transaction(read_only=True) as tx:
+        rows = tx.rows("list_schedule")
+        now = clock(tx)
+    return now, {row["job"]: Slot(row["last_slot"], row["period_ms"]) for row in rows}
+
+
+def counts_by_scope(database: Database) -> list[ScopeCounts]:
+    """Every scope with its rows by status. Reads the whole ledger."""
+    counts: dict[str, ScopeCounts] = {}
+    with database.transaction(read_only=True) as tx:
+        for row in tx.rows("count_by_scope"):
+            scope = counts.setdefault(row["scope"], ScopeCounts(row["scope"]))
+            scope.by_status[row["status"]] = row["count"]
+    return list(counts.values())
+
+
+def scopes_without_rows(database: Database, scopes: Sequence[str]) -> list[str]:
+    """Those of the scopes that hold no row: perhaps they are not what was meant."""
+    with database.transaction(read_only=True) as tx:
+        rows = tx.rows("scopes_without_rows", {"scopes": list(scopes)})
+    return [row["scope"] for row in rows]
+
+
+def progress(database: Database, job: str, requested_by: str) -> Progress | None:
+    """How far the newest open run of that job by that person has come; None: there is none."""
+    with database.transaction(read_only=True) as tx:
+        row = tx.one("run_progress", {"job": job, "requested_by": requested_by})
+    return None if row is None else Progress(**row)
