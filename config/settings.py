@@ -40,7 +40,6 @@ PREFIX: Final = "MAINT_"
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
 WorkerPool = Literal["threads", "prefork"]
-ReleaseBackend = Literal["postgres", "none"]
 
 # WHY no zero: to Postgres it means no limit at all.
 _Timeout = Annotated[timedelta, BeforeValidator(Span(timedelta(milliseconds=1), timedelta(days=1)))]
@@ -151,9 +150,6 @@ class Settings(BaseSettings):
     rows_per_batch: Annotated[int, BeforeValidator(Whole(1, 1_000_000))] = Field(
         default=5000, description="Rows over all scopes of one transaction."
     )
-    release_backend: Annotated[
-        ReleaseBackend, BeforeValidator(Choice(get_args(ReleaseBackend)))
-    ] = Field(default="postgres", description="Where the transcripts of deleted rows are deleted.")
     release_batch: Annotated[int, BeforeValidator(Whole(1, 10_000))] = Field(
         default=200, description="Transcripts that are claimed and released at a time."
     )

@@ -76,6 +76,7 @@ class PostgresAgentStore:
         check_key_of(record, handle, scope)
         expected = {
             "expected_rev": expect["rev"],
+            "check_status": "status" in expect,
             "expected_status": expect.get("status"),
             "check_token": "parked_checkpoint_token" in expect,
             "expected_token": expect.get("parked_checkpoint_token"),

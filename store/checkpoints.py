@@ -6,7 +6,7 @@ from typing import get_args
 
 from psycopg.types.json import Jsonb
 
-from store.contract import Checkpoint, CheckpointStatus
+from store.contract import Checkpoint, CheckpointStatus, SettledStatus
 from store.database import Database
 from store.errors import AlreadyExists, InvalidRecord
 from store.records import check_content, check_integer, check_key, check_text
@@ -56,7 +56,7 @@ class PostgresCheckpointStore:
             row = tx.one("checkpoint_get", {"token": token, "scope": scope})
         return None if row is None else Checkpoint(**row)
 
-    def settle(self, token: str, scope: str, status: CheckpointStatus, now: int) -> bool:
+    def settle(self, token: str, scope: str, status: SettledStatus, now: int) -> bool:
         """Make a pending checkpoint resolved or expired, once."""
         params = {"token": token, "scope": scope, "status": status, "now": now}
         with self.database.transaction() as tx:

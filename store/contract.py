@@ -15,6 +15,7 @@ from store.records import AgentRecord, Status
 from store.retention import Milliseconds, RetentionPolicy
 
 CheckpointStatus = Literal["pending", "resolved", "expired"]
+SettledStatus = Literal["resolved", "expired"]
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class CheckpointStore(Protocol):
     def get(self, token: str, scope: str) -> Checkpoint | None:
         """The checkpoint, or None."""
 
-    def settle(self, token: str, scope: str, status: CheckpointStatus, now: int) -> bool:
+    def settle(self, token: str, scope: str, status: SettledStatus, now: int) -> bool:
         """Make a pending checkpoint resolved or expired, once; False if it was not pending."""
 
 

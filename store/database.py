@@ -239,44 +239,62 @@ class Database:
             )
 
 
+# What the driver reports, most specific first: the error it becomes, and the sentence for a person.
+_TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]] = (
+    (
+        (pg.LockNotAvailable,),
+        LockTimeout,
+        "a row stayed locked by another session; try again later",
+    ),
+    ((pg.QueryCanceled,), StoreUnavailable, "a statement was given up: {line}"),
+    (
+        (pg.ReadOnlySqlTransaction,),
+        StoreUnusable,
+        "the database is read-only (a standby?); name the primary in MAINT_DATABASE_URL",
+    ),
+    ((pg.InsufficientPrivilege,), StoreUnusable, "a privilege is missing: {line}"),
+    (
+        (pg.UndefinedTable, pg.InvalidSchemaName),
+        StoreUnusable,
+        "{line}; run `sema-maintenance migrate`, or check MAINT_LEDGER_SCHEMA",
+    ),
+    (
+        (pg.UndefinedColumn, pg.DatatypeMismatch, pg.UndefinedFunction),
+        StoreUnusable,
+        "the ledger has another shape than expected: {line}",
+    ),
+    (
+        (pg.DeadlockDetected, pg.SerializationFailure),
+        StoreUnavailable,
+        "another session came first: {line}",
+    ),
+    (
+        (UnicodeEncodeError,),
+        StoreError,
+        "a value holds half of a surrogate pair, which no row can",
+    ),
+    ((pg.DataError,), StoreError, "Postgres refused a value: {line}"),
+    ((pg.IntegrityError,), StoreError, "Postgres refused a row: {line}"),
+    ((PoolTimeout,), StoreUnavailable, "no database connection within the time allowed"),
+    ((psycopg.OperationalError,), StoreUnavailable, "the database does not answer: {line}"),
+    ((psycopg.Error,), StoreError, "Postgres reported: {line}"),
+)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn the driver's errors into the store's, with one line that says what to do."""
     try:
         yield
-    except pg.LockNotAvailable as error:
-        raise LockTimeout("a row stayed locked by another session; try again later") from error
-    except pg.QueryCanceled as error:
-        raise StoreUnavailable(f"a statement was given up: {_line(error)}") from error
-    except pg.ReadOnlySqlTransaction as error:
-        raise StoreUnusable(
-            "the database is read-only (a standby?); name the primary in MAINT_DATABASE_URL"
-        ) from error
-    except pg.InsufficientPrivilege as error:
-        raise StoreUnusable(f"a privilege is missing: {_line(error)}") from error
-    except (pg.UndefinedTable, pg.InvalidSchemaName) as error:
-        raise StoreUnusable(
-            f"{_line(error)}; run `sema-maintenance migrate`, or check MAINT_LEDGER_SCHEMA"
-        ) from error
-    except (pg.UndefinedColumn, pg.DatatypeMismatch, pg.UndefinedFunction) as error:
-        raise StoreUnusable(
-            f"the ledger has another shape than expected: {_line(error)}"
-        ) from error
-    except (pg.DeadlockDetected, pg.SerializationFailure) as error:
-        raise StoreUnavailable(f"another session came first: {_line(error)}") from error
-    except pg.DataError as error:
-        raise StoreError(f"Postgres refused a value: {_line(error)}") from error
-    except pg.IntegrityError as error:
-        raise StoreError(f"Postgres refused a row: {_line(error)}") from error
-    except PoolTimeout as error:
-        raise StoreUnavailable("no database connection within the time allowed") from error
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"the database does not answer: {_line(error)}") from error
-    except psycopg.Error as error:
-        raise StoreError(f"Postgres reported: {_line(error)}") from error
+    except (psycopg.Error, PoolTimeout, UnicodeEncodeError) as error:
+        for types, becomes, sentence in _TRANSLATIONS:
+            if isinstance(error, types):
+                raise becomes(sentence.replace("{line}", _line(error))) from error
+        raise
 
 
-def _line(error: psycopg.Error) -> str:
+def _line(error: Exception) -> str:
     """The first line of what Postgres said; it names no values and no passwords."""
-    text = error.diag.message_primary or str(error)
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    text = primary or str(error)
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -22,11 +22,19 @@ class AlreadyExists(StoreError):
     code = "agent_record.already_exists"
 
 
+def _spelled(value: object) -> str:
+    """The value as it was given; Python does not spell integers of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
 class InvalidRecord(StoreError):
     """The record cannot be stored as it is; the message names the member."""
 
     def __init__(self, member: str, problem: str) -> None:
-        super().__init__(f"{member} {problem}")
+        super().__init__(f"{member if member.isprintable() else ascii(member)} {problem}")
         self.member = member
 
 
@@ -34,7 +42,7 @@ class InvalidPolicy(StoreError):
     """The policy cannot be applied; the message names the field and its value."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
-        super().__init__(f"{field} = {value!r} {problem}")
+        super().__init__(f"{field} = {_spelled(value)} {problem}")
         self.field = field
         self.value = value
 

@@ -15,13 +15,13 @@ from store.agents import check_key_of
 from store.checkpoints import check_checkpoint
 from store.contract import (
     Checkpoint,
-    CheckpointStatus,
     CheckpointStore,
     Expect,
     Reaped,
     Reconciled,
     Release,
     Session,
+    SettledStatus,
 )
 from store.errors import AlreadyExists
 from store.reconcile_parked import FAILURES
@@ -55,9 +55,10 @@ class InMemoryCheckpointStore:
 
     def get(self, token: str, scope: str) -> Checkpoint | None:
         """The checkpoint, or None."""
-        return copy.deepcopy(self._rows.get((scope, token)))
+        with self._lock:
+            return copy.deepcopy(self._rows.get((scope, token)))
 
-    def settle(self, token: str, scope: str, status: CheckpointStatus, now: int) -> bool:
+    def settle(self, token: str, scope: str, status: SettledStatus, now: int) -> bool:
         """Make a pending checkpoint resolved or expired, once."""
         with self._lock:
             checkpoint = self._rows.get((scope, token))
@@ -83,7 +84,8 @@ class InMemorySessionStore:
 
     def get(self, session_id: str, scope: str) -> Session | None:
         """The transcript, or None."""
-        return copy.deepcopy(self._rows.get((scope, session_id)))
+        with self._lock:
+            return copy.deepcopy(self._rows.get((scope, session_id)))
 
     def delete(self, session_id: str, scope: str, written_by: int) -> bool:
         """Delete the transcript if it was last written at or before `written_by`."""
@@ -114,7 +116,8 @@ class InMemoryAgentStore:
 
     def get(self, handle: str, scope: str) -> AgentRecord | None:
         """The row, or None."""
-        return copy.deepcopy(self._rows.get((scope, handle)))
+        with self._lock:
+            return copy.deepcopy(self._rows.get((scope, handle)))
 
     def update(self, handle: str, scope: str, record: AgentRecord, rev: int) -> bool:
         """Replace the row if it is at `rev`."""
@@ -126,7 +129,9 @@ class InMemoryAgentStore:
         check_key_of(record, handle, scope)
         with self._lock:
             row = self._rows.get((scope, handle))
-            if row is None or any(getattr(row, name) != value for name, value in expect.items()):
+            if row is None or row.rev != expect["rev"]:
+                return False
+            if any(getattr(row, name) != value for name, value in expect.items()):
                 return False
             written = copy.deepcopy(record)
             written.rev = row.rev + 1

@@ -19,6 +19,9 @@ from store.sessions import check_session
 
 Kind = Literal["agent", "checkpoint", "session"]
 
+# WHY: whatever the file, one line of it has to fit into memory a few times over.
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+
 _BOM: Final = b"\xef\xbb\xbf"
 _CHECKPOINT: Final = {
     "scope": "scope",
@@ -57,6 +60,8 @@ class Line:
 
 def parse_line(number: int, raw: bytes) -> Line | None:
     """What the line holds; None where it is blank. Raises InvalidRecord, naming the member."""
+    if len(raw) > LINE_BYTES_MAX:
+        raise InvalidRecord("the line", f"is longer than {LINE_BYTES_MAX} bytes")
     text = _text(raw.removeprefix(_BOM) if number == 1 else raw)
     if not text:
         return None

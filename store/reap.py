@@ -70,7 +70,7 @@ def _arm(
     release_delay: timedelta,
 ) -> Iterator[Done]:
     # WHY all scopes at once for the unsettled: hardly any scope has one.
-    wide = replace(size, scopes=max(1, len(places)))
+    wide = replace(size, scopes=max(1, min(len(places), size.rows)))
     for statement, past_locks, shape in (
         ("reap", "reap_past_locks", size),
         ("reap_unsettled", None, wide),

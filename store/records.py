@@ -38,6 +38,9 @@ BIGINT_MAX: Final = 2**63 - 1
 BIGINT_MIN: Final = -(2**63)
 # WHY: a btree entry holds at most 2704 bytes; a scope and a key share one, with a time and headers.
 KEY_BYTES_MAX: Final = 2600
+# WHY: this language reads and writes JSON by recursion, and no integer of more digits.
+NESTING_MAX: Final = 100
+INTEGER_MAX: Final = 10**4300
 
 
 @dataclass(slots=True)
@@ -190,7 +193,7 @@ def check_integer(member: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidRecord(member, f"must be a whole number, not {kind(value)}")
     if not BIGINT_MIN <= value <= BIGINT_MAX:
-        raise InvalidRecord(member, f"is outside 64 bits: {value}")
+        raise InvalidRecord(member, "is outside 64 bits")
 
 
 def check_key(scope: str, member: str, value: str) -> None:
@@ -203,17 +206,19 @@ def check_key(scope: str, member: str, value: str) -> None:
 
 
 def _leaves(member: str, value: object) -> Iterator[tuple[str, object]]:
-    pending = [(member, value)]
+    pending = [(value, 0)]
     while pending:
-        name, item = pending.pop()
+        item, depth = pending.pop()
+        if depth > NESTING_MAX:
+            raise InvalidRecord(member, f"is nested too deeply; {NESTING_MAX} levels are the limit")
         if isinstance(item, dict):
             for key, inner in item.items():
-                yield f"{name} (a name in it)", key
-                pending.append((name, inner))
-        elif isinstance(item, list | tuple):
-            pending.extend((name, inner) for inner in item)
+                check_text(f"{member} (a name in it)", key)
+                pending.append((inner, depth + 1))
+        elif isinstance(item, list):
+            pending.extend((inner, depth + 1) for inner in item)
         else:
-            yield name, item
+            yield member, item
 
 
 def check_content(content: Mapping[str, Any]) -> None:
@@ -225,6 +230,8 @@ def check_content(content: Mapping[str, Any]) -> None:
                 check_text(name, leaf)
             elif isinstance(leaf, float) and not math.isfinite(leaf):
                 raise InvalidRecord(name, f"holds {leaf}, which is no JSON number")
+            elif isinstance(leaf, int) and abs(leaf) >= INTEGER_MAX:
+                raise InvalidRecord(name, "holds a number of more than 4,300 digits")
             elif leaf is not None and not isinstance(leaf, bool | int | float):
                 raise InvalidRecord(name, f"holds {kind(leaf)}, which is no JSON value")
 

@@ -3,5 +3,5 @@
 delete from ledger.background_agents a
 where a.scope = %(scope)s
     and a.handle = %(handle)s
-    and (%(expected_rev)s::bigint is null or a.rev = %(expected_rev)s)
+    and (%(expected_rev)s::numeric is null or a.rev = %(expected_rev)s)
 returning a.handle

@@ -7,7 +7,7 @@ set {agent_assignments}
 where a.scope = %(scope)s
     and a.handle = %(handle)s
     and a.rev = %(expected_rev)s
-    and (%(expected_status)s::text is null or a.status = %(expected_status)s)
+    and (not %(check_status)s or a.status is not distinct from %(expected_status)s::text)
     and (
         not %(check_token)s
         or a.parked_checkpoint_token is not distinct from %(expected_token)s::text

@@ -43,7 +43,7 @@ put_back as (
         end,
         claim_id = null,
         claimed_until = null,
-        not_before = %(now)s + (%(backoffs_ms)s::bigint[])[j.attempts],
+        not_before = %(now)s + (%(backoffs_ms)s::bigint[])[least(j.attempts, %(attempts_max)s)],
         last_error = case when j.verdict = 'locked' then 'the transcript is held by a writer' end
     from judged j
     where r.id = j.id and j.verdict in ('suspect', 'locked')

@@ -38,7 +38,7 @@ def test_without_any_variable_every_setting_has_its_default() -> None:
     assert settings.job_budget == timedelta(minutes=5)
     assert settings.scopes_per_part == 200
     assert (settings.scopes_per_batch, settings.rows_per_batch) == (20, 5000)
-    assert (settings.release_backend, settings.release_batch) == ("postgres", 200)
+    assert settings.release_batch == 200
     assert (settings.release_lease, settings.release_attempts) == (timedelta(minutes=5), 8)
     assert settings.release_backoff == timedelta(seconds=30)
     assert settings.release_backoff_max == timedelta(hours=1)
@@ -66,7 +66,6 @@ def test_every_variable_sets_its_field() -> None:
             "MAINT_SCOPES_PER_PART": "1",
             "MAINT_SCOPES_PER_BATCH": "2",
             "MAINT_ROWS_PER_BATCH": "3",
-            "MAINT_RELEASE_BACKEND": "none",
             "MAINT_RELEASE_BATCH": "4",
             "MAINT_RELEASE_LEASE": "1.5h",
             "MAINT_RELEASE_ATTEMPTS": "5",
@@ -94,7 +93,6 @@ def test_every_variable_sets_its_field() -> None:
         scopes_per_part=1,
         scopes_per_batch=2,
         rows_per_batch=3,
-        release_backend="none",
         release_batch=4,
         release_lease=timedelta(minutes=90),
         release_attempts=5,
@@ -117,7 +115,6 @@ def test_every_variable_sets_its_field() -> None:
         ("LOG_LEVEL", "trace", '= "trace" is not one of debug, info, warning, error', "these."),
         ("LOG_FORMAT", "xml", '= "xml" is not one of auto, json, text', "one of these."),
         ("WORKER_POOL", "gevent", '= "gevent" is not one of threads, prefork', "of these."),
-        ("RELEASE_BACKEND", "s3", '= "s3" is not one of postgres, none', "one of these."),
         ("WORKER_CONCURRENCY", "0", '= "0" is not a whole number from 1 to 64', "in digits."),
         ("WORKER_CONCURRENCY", "65", '= "65" is not a whole number from 1 to 64', "digits."),
         ("WORKER_CONCURRENCY", "-1", '= "-1" is not a whole number', "in digits."),
