@@ -7,6 +7,7 @@ transaction mode keeps no session settings; for the same reason nothing is ever 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,6 +125,7 @@ class Database:
                 "the database URL cannot be read; write postgresql://user@host/db"
             ) from None
         self._pool: ConnectionPool[psycopg.Connection[DictRow]] | None = None
+        self._opening = threading.Lock()
         self._pid = os.getpid()
 
     def _complete(self, conninfo: str) -> str:
@@ -214,6 +216,10 @@ class Database:
         if self._pid != os.getpid():
             # WHY refuse: a connection shared with the parent mixes up answers without a word.
             raise StoreError("a database opened before a fork was used after it")
+        with self._opening:
+            return self._open_pool()
+
+    def _open_pool(self) -> ConnectionPool[psycopg.Connection[DictRow]]:
         if self._pool is None:
             self._probe()
             self._pool = ConnectionPool(
@@ -223,6 +229,9 @@ class Database:
                 max_size=self.limits.pool_size,
                 timeout=self.limits.connect_timeout.total_seconds(),
                 max_idle=300,
+                # WHY: by default it waits ever longer, up to five minutes, so that the pool would be
+                # out of use for long after the database has come back.
+                reconnect_timeout=self.limits.connect_timeout.total_seconds(),
                 check=ConnectionPool.check_connection,
                 kwargs={"row_factory": dict_row, "prepare_threshold": None},
                 open=True,

@@ -36,7 +36,8 @@ def on_ready(**_: Any) -> None:
     audit(process)
     if not process.all_in_one:
         try:
-            serve(process)
+            served = serve(process)
+            log.info("http_served", extra={"address": str(served.address)})
         except OSError as error:
             # WHY no refusal: a second worker on one machine works as well without a page.
             address = process.settings.http_address

@@ -1,5 +1,5 @@
--- How many rows the reconciliation would change in each scope, by verdict, at this snapshot, and how
--- long ago the oldest expired, or was last heard of.
+-- How many rows the reconciliation would change in each scope, by verdict, at this snapshot, and for
+-- how long the oldest has been due; 0 where nobody can know since when.
 -- Takes no lock and writes nothing.
 -- Index:  background_agents_parked, background_agents_running; the checkpoints' primary key.
 with part as (
@@ -11,9 +11,16 @@ from part p
 cross join lateral (
     select
         v.verdict, count(*) as rows,
-        max(%(now)s - case
-            when v.verdict = 'checkpoint_expired' then coalesce(c.expires_at, c.updated_at)
-            else a.updated_at
+        max(case
+            when a.status = 'running' or v.verdict = 'stale_claim'
+                then p.leased_since - a.updated_at
+            when v.verdict = 'stranded'
+                then p.leased_since - greatest(a.updated_at, c.updated_at)
+            when v.verdict = 'checkpoint_expired' and c.status = 'pending'
+                then %(now)s - c.expires_at
+            when v.verdict = 'checkpoint_expired'
+                then %(now)s - coalesce(least(c.expires_at, c.updated_at), %(now)s)
+            else 0
         end) as oldest_ms
     from ledger.background_agents a
     left join ledger.checkpoints c

@@ -1,0 +1,182 @@
+"""What the exporter knows at a moment: read in the background, no more often than it costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from config.durations import format_duration
+from store import figures, memory_boundary
+from store.batches import Backlog
+from tasks.context import Planned
+from worker import frame
+from worker.context import Process
+from worker.paced import REST, Paced, Reading
+
+# How long a scrape waits for the database, and for figures that may take minutes to read.
+ANSWER_WITHIN_S: Final = 2.0
+SLOW_ANSWER_WITHIN_S: Final = 0.2
+# How often a figure is read at most; one that takes its time is read more rarely.
+FAST_EVERY_S: Final = 1.0
+SLOW_EVERY_S: Final = 5.0
+_LAST_READING_S: Final = 2.0
+
+# Upper bounds of the histogram of run times.
+BOUNDS: Final = tuple(timedelta(seconds=s) for s in (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900))
+_PREVIEWED_JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What stays true while the database is out of reach. `warnings` are tags."""
+
+    totals: Mapping[figures.Kind, int]
+    durations: Mapping[str, figures.Durations]
+    completed_at: Mapping[str, int]
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What is true only of the moment it was read."""
+
+    live: Mapping[str, int]
+    releases: Mapping[str, int]
+    horizon_age: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What may be shown now; None, or missing, is what is not known, or not any more.
+
+    `up`: the database gave what was last asked of it, in time. `terminal` and `overdue` may be
+    minutes old.
+    """
+
+    up: bool
+    past: Past | None = None
+    present: Present | None = None
+    clock_skew: timedelta | None = None
+    terminal: Mapping[str, int] | None = None
+    overdue: Mapping[str, Backlog] = field(default_factory=dict)
+
+
+def backlog(planned: Iterable[Planned]) -> Backlog:
+    """What a dry run found, in sum; what would be passed over is no work to be done."""
+    found = [plan for plan in planned if plan.arm != "skipped"]
+    # WHY not `keep`: what it has of a row is not for how long that row has been one too many.
+    ages = [plan.oldest_ms for plan in found if plan.arm != "keep"]
+    return Backlog(sum(plan.rows for plan in found), max([0, *ages]))
+
+
+class Readings:
+    """The figures of one database, each read in the background when somebody asks."""
+
+    def __init__(self, process: Process) -> None:
+        # WHY its own: a pool that busy jobs have used up must not look like a database that is
+        # down. Three connections at most: for the pulse, for a fast and for a slow figure.
+        settings = process.settings.model_copy(update={"worker_concurrency": 1})
+        self._process = Process(settings, process.policy)
+        fast, slow = threading.Lock(), threading.Lock()
+        # WHY rest 0: it costs nothing, and a database that comes back is to be seen at once.
+        self._pulse = Paced("pulse", self._read_pulse, FAST_EVERY_S, rest=0)
+        self._past = Paced("past", self._read_past, FAST_EVERY_S, turn=fast)
+        self._present = Paced("present", self._read_present, FAST_EVERY_S, turn=fast)
+        readers: dict[str, Callable[[], Backlog]] = {
+            job: partial(self._read_planned, job) for job in _PREVIEWED_JOBS
+        }
+        readers["release_sessions"] = self._read_due_releases
+        # WHY so long: the slow figures are to cost a twentieth of the database's time together.
+        rest = REST * (1 + len(readers))
+        self._terminal = Paced("terminal", self._read_terminal, SLOW_EVERY_S, turn=slow, rest=rest)
+        self._overdue = {
+            job: Paced(f"overdue_{job}", reader, SLOW_EVERY_S, turn=slow, rest=rest)
+            for job, reader in readers.items()
+        }
+
+    def known(self) -> Known:
+        """What is known, after up to about two seconds of waiting for the database. Never raises.
+
+        WHY the pulse first: while it fails nothing else is tried, so that everything is read at
+        once when the database is back, and a scrape waits for one connection, not for many.
+        """
+        ends = time.monotonic() + ANSWER_WITHIN_S
+        pulse = self._pulse.ask(ANSWER_WITHIN_S)
+        if pulse.late or pulse.problem is not None:
+            return Known(up=False, past=self._past.known().value)
+        past = self._past.ask(ends - time.monotonic())
+        present = self._present.ask(ends - time.monotonic())
+        slow_ends = time.monotonic() + SLOW_ANSWER_WITHIN_S
+        terminal = self._terminal.ask(slow_ends - time.monotonic())
+        overdue = {
+            job: paced.ask(slow_ends - time.monotonic()) for job, paced in self._overdue.items()
+        }
+        return Known(
+            up=past.problem is None and present.problem is None,
+            past=past.value,
+            present=_current(present),
+            clock_skew=_current(pulse),
+            terminal=_current(terminal),
+            overdue={
+                job: found
+                for job, reading in overdue.items()
+                if (found := _current(reading)) is not None
+            },
+        )
+
+    def why_not_ready(self) -> str | None:
+        """Why the database cannot be worked on, in one line; None if it can."""
+        limit = self._process.settings.connect_timeout
+        pulse = self._pulse.ask(limit.total_seconds())
+        if pulse.late:
+            return f"the database did not answer within {format_duration(limit)}"
+        return pulse.problem
+
+    def close(self) -> None:
+        """Read no more and close the connections."""
+        ends = time.monotonic() + _LAST_READING_S
+        everything: list[Paced[Any]] = [self._pulse, self._past, self._present, self._terminal]
+        for paced in [*everything, *self._overdue.values()]:
+            paced.close(ends - time.monotonic())
+        self._process.close()
+
+    def _read_pulse(self) -> timedelta:
+        return figures.clock_skew(self._process.database, time.time)
+
+    def _read_past(self) -> Past:
+        database = self._process.database
+        return Past(
+            figures.journal_totals(database),
+            figures.run_durations(database, BOUNDS),
+            figures.last_completed(database),
+            tuple(memory_boundary.in_force(database)),
+        )
+
+    def _read_present(self) -> Present:
+        database = self._process.database
+        return Present(
+            figures.live_agents(database),
+            figures.releases(database),
+            figures.horizon_age(database),
+        )
+
+    def _read_terminal(self) -> Mapping[str, int]:
+        return figures.terminal_agents(self._process.database)
+
+    def _read_planned(self, job: str) -> Backlog:
+        return backlog(frame.dry_run(self._process, job, None, self._process.policy))
+
+    def _read_due_releases(self) -> Backlog:
+        return figures.due_releases(self._process.database)
+
+
+def _current(reading: Reading[T]) -> T | None:
+    """The value, unless the last try to read it again failed."""
+    return reading.value if reading.problem is None else None
