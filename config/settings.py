@@ -127,8 +127,8 @@ class Settings(BaseSettings):
     )
     lock_timeout: _Timeout = Field(
         default=timedelta(milliseconds=400),
-        description="Longest wait of a statement for one lock; keep it under the database's "
-        "deadlock_timeout, so that a live writer is never the one to give way.",
+        description="Longest wait of a statement for one lock; what is locked for longer is passed "
+        "over.",
     )
     idle_in_transaction_timeout: _Timeout = Field(
         default=timedelta(seconds=60),

@@ -143,7 +143,7 @@ class PostgresAgentStore:
                 ask_checkpoints=checkpoints is not None,
             )
             flipped = sum(done.rows for done in flips)
-        deleted = {"max_age": 0, "keep": 0}
+        deleted = {"max_age": 0, "keep": 0, "lost_race": 0}
         batches = reap(self._database, [(scope, policy)], stamp, self._size, self._release_delay)
         for done in batches:
             for (arm, _), count in done.by_kind.items():

@@ -8,10 +8,14 @@ again, and a horizon pinned by an old transaction does not make batches slower a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
+
+from psycopg.rows import DictRow
+
+from store.database import Transaction
 
 # The run of effects that belong to none: a store function called directly.
 NO_RUN: Final = UUID(int=0)
@@ -91,3 +95,26 @@ class Window(Generic[_Place]):
     def unfinished(self, seen: int) -> bool:
         """Whether a scope that met this many rows may have more."""
         return seen >= self.rows_per_scope
+
+
+def journal_lost(
+    tx: Transaction, job: str, params: Mapping[str, Any], rows: Sequence[DictRow]
+) -> int:
+    """Write down, in the same transaction, the rows that a batch met and could not change.
+
+    `rows` have a scope, and how many were `seen` and `done` in it; gives the total.
+    """
+    lost = {row["scope"]: row["seen"] - row["done"] for row in rows if row["seen"] > row["done"]}
+    if lost:
+        tx.do(
+            "journal_add",
+            {
+                **params,
+                "job": job,
+                "scopes": [*lost],
+                "arms": ["lost_race"] * len(lost),
+                "causes": [None] * len(lost),
+                "counts": [*lost.values()],
+            },
+        )
+    return sum(lost.values())

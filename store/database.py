@@ -20,14 +20,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from store.errors import LockTimeout, StoreError, StoreUnavailable, StoreUnusable
+from store.errors import StoreError, StoreUnavailable, StoreUnusable, TimedOut
 from store.records import COLUMNS
 from store.statements import Statements
 
 MIN_VERSION: Final = 150000
 
-# WHY: a writer whose lock request crosses ours can be made the victim only after deadlock_timeout
-# (1 s by default); giving up before that means the live writer always wins.
+# WHY so short: what it waits for is one write of one row; whoever holds a row longer than that is
+# better passed over.
 LOCK_TIMEOUT: Final = timedelta(milliseconds=400)
 
 
@@ -165,11 +165,13 @@ class Database:
 
     @contextmanager
     def transaction(
-        self, *, read_only: bool = False, snapshot: bool = False
+        self, *, read_only: bool = False, snapshot: bool = False, brief: bool = False
     ) -> Iterator[Transaction]:
         """One transaction: committed at the end, rolled back by any exception.
 
         `snapshot` lets every statement see the same instant (REPEATABLE READ, for reads only).
+        `brief` ends a statement before anybody who waits for its locks begins to look for a
+        deadlock, so that one that waits while it holds locks never makes a writer the victim.
         Raises the errors of store.errors, never the driver's.
         """
         with translated(), self._connections().connection() as connection:
@@ -180,12 +182,17 @@ class Database:
                 else psycopg.IsolationLevel.READ_COMMITTED
             )
             connection.execute(
-                b"select set_config('statement_timeout', %s, true),"
+                b"select set_config('statement_timeout', case when %s then least(%s, ("
+                b"  select setting::integer * 4 / 5 from pg_catalog.pg_settings"
+                b"  where name = 'deadlock_timeout'"
+                b" )) else %s end::text, true),"
                 b" set_config('lock_timeout', %s, true),"
                 b" set_config('idle_in_transaction_session_timeout', %s, true),"
                 b" set_config('search_path', 'pg_catalog, pg_temp', true)",
                 (
-                    _ms(self.limits.statement_timeout),
+                    brief,
+                    int(_ms(self.limits.statement_timeout)),
+                    int(_ms(self.limits.statement_timeout)),
                     _ms(self.limits.lock_timeout),
                     _ms(self.limits.idle_in_transaction_timeout),
                 ),
@@ -229,8 +236,8 @@ class Database:
                 max_size=self.limits.pool_size,
                 timeout=self.limits.connect_timeout.total_seconds(),
                 max_idle=300,
-                # WHY: by default it waits ever longer, up to five minutes, so that the pool would be
-                # out of use for long after the database has come back.
+                # WHY: by default it waits ever longer, up to five minutes, so that the pool would
+                # be out of use for long after the database has come back.
                 reconnect_timeout=self.limits.connect_timeout.total_seconds(),
                 check=ConnectionPool.check_connection,
                 kwargs={"row_factory": dict_row, "prepare_threshold": None},
@@ -252,10 +259,10 @@ class Database:
 _TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]] = (
     (
         (pg.LockNotAvailable,),
-        LockTimeout,
+        TimedOut,
         "a row stayed locked by another session; try again later",
     ),
-    ((pg.QueryCanceled,), StoreUnavailable, "a statement was given up: {line}"),
+    ((pg.QueryCanceled,), TimedOut, "a statement was given up: {line}"),
     (
         (pg.ReadOnlySqlTransaction,),
         StoreUnusable,

@@ -5,7 +5,7 @@ StoreError
 ├── InvalidRecord      the record cannot be stored: mend the named member
 ├── InvalidPolicy      the policy cannot be applied: mend the named field
 ├── StoreUnavailable   come back later; nothing was half done
-│   └── LockTimeout    somebody holds a row: pass over it, or come back later
+│   └── TimedOut       somebody holds a row for long: pass over it, or come back later
 └── StoreUnusable      a person must act: missing table, column or privilege, wrong version
 """
 
@@ -51,8 +51,8 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached or did not answer in time. Nothing was half done."""
 
 
-class LockTimeout(StoreUnavailable):
-    """A row stayed locked by somebody else for longer than lock_timeout."""
+class TimedOut(StoreUnavailable):
+    """A statement, or its wait for a lock, took longer than it may."""
 
 
 class StoreUnusable(StoreError):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from store.batches import Backlog, BatchSize, Done, Stamp, Window
+from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
 from store.database import Database, Transaction
-from store.errors import LockTimeout
+from store.errors import TimedOut
 from store.judged import Judgement
 from store.records import BIGINT_MIN, STALE_RUNNING_REAP_ATTRIBUTION
 from store.retention import Milliseconds, before
@@ -69,11 +69,13 @@ def _unclaimed(
             "rows_per_scope": window.rows_per_scope,
         }
         try:
-            with database.transaction() as tx:
+            with database.transaction(brief=True) as tx:
                 rows = tx.rows("flip_stale_running", params)
-        except LockTimeout:
+                lost = journal_lost(tx, JOB, params, rows)
+        except TimedOut:
             with database.transaction() as tx:
                 rows = tx.rows("flip_stale_running_past_locks", params)
+                lost = journal_lost(tx, JOB, params, rows)
         reached = {
             row["scope"]: row["upto_handle"] for row in rows if window.unfinished(row["seen"])
         }
@@ -81,8 +83,8 @@ def _unclaimed(
             [replace(p, after_handle=reached[p.scope]) for p in batch if p.scope in reached]
         )
         flipped = sum(row["done"] for row in rows)
-        if flipped:
-            yield Done({("flipped", None): flipped})
+        if flipped or lost:
+            yield Done({("flipped", None): flipped, ("lost_race", None): lost})
 
 
 def _claimed(

@@ -27,22 +27,34 @@ def _arrays(keys: Sequence[Key]) -> dict[str, list[str]]:
 
 
 class Judgement:
-    """Candidates of one batch, and which of their checkpoints this transaction holds."""
+    """Candidates of one batch, and which of their checkpoints this transaction holds.
+
+    A candidate that is passed over here is counted as such and never written, whatever becomes of
+    its checkpoint meanwhile.
+    """
 
     def __init__(self, tx: Transaction, candidates: Sequence[DictRow]) -> None:
         self._tx = tx
-        self._candidates = candidates
         keys = sorted({key for key in map(_checkpoint, candidates) if key is not None})
         self._locked = _keys(tx.rows("lock_checkpoints", _arrays(keys))) if keys else set()
         others = [key for key in keys if key not in self._locked]
         # WHY asked after the locks: locked by somebody else is not missing.
-        self._held = _keys(tx.rows("present_checkpoints", _arrays(others))) if others else set()
+        held = _keys(tx.rows("present_checkpoints", _arrays(others))) if others else set()
+        self._judged: list[DictRow] = []
+        self._left: Counter[tuple[str, str, str | None]] = Counter()
+        for row in candidates:
+            if row.get("verdict") == "undated_checkpoint":
+                self._left[row["scope"], "skipped", "undated_checkpoint"] += 1
+            elif _checkpoint(row) in held:
+                self._left[row["scope"], "skipped", "checkpoint_locked"] += 1
+            else:
+                self._judged.append(row)
 
     def expire(self, now: int) -> None:
         """Write the locked checkpoints that candidates found past their time as expired."""
         keys = {
             key
-            for row in self._candidates
+            for row in self._judged
             if row["verdict"] == "checkpoint_expired" and (key := _checkpoint(row)) in self._locked
         }
         if keys:
@@ -50,7 +62,7 @@ class Judgement:
 
     def write(self, statement: str, params: dict[str, Any]) -> list[DictRow]:
         """Let the rows that are still as judged follow; rows of (scope, ..., done)."""
-        rows = self._candidates
+        rows = self._judged
         return self._tx.rows(
             statement,
             {
@@ -67,16 +79,11 @@ class Judgement:
             },
         )
 
-    def undone(self, done: Sequence[DictRow]) -> dict[tuple[str, str, str | None], int]:
+    def _undone(self, done: Sequence[DictRow]) -> dict[tuple[str, str, str | None], int]:
         """What became of the candidates that were not written, by (scope, arm, cause)."""
-        left: Counter[tuple[str, str, str | None]] = Counter()
-        for row in self._candidates:
-            if row.get("verdict") == "undated_checkpoint":
-                left[row["scope"], "skipped", "undated_checkpoint"] += 1
-            elif _checkpoint(row) in self._held:
-                left[row["scope"], "skipped", "checkpoint_locked"] += 1
-            else:
-                left[row["scope"], "lost_race", None] += 1
+        left = self._left.copy()
+        for row in self._judged:
+            left[row["scope"], "lost_race", None] += 1
         for row in done:
             left[row["scope"], "lost_race", None] -= row["done"]
         return {key: n for key, n in left.items() if n > 0}
@@ -85,7 +92,7 @@ class Judgement:
         self, job: str, params: dict[str, Any], done: Sequence[DictRow]
     ) -> dict[tuple[str, str | None], int]:
         """Write down what was not done and why, in the same transaction; totals by (arm, cause)."""
-        undone = self.undone(done)
+        undone = self._undone(done)
         if undone:
             self._tx.do(
                 "journal_add",

@@ -30,11 +30,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come."""
+    """How far a run has come: rows changed, and scopes in which it is through."""
 
-    parts: int
-    parts_over: int
     rows: int
+    scopes_over: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
-from store.batches import Backlog, BatchSize, Done, Stamp, Window
+from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
 from store.database import Database, Transaction
-from store.errors import LockTimeout
+from store.errors import TimedOut
 from store.records import BIGINT_MIN
 from store.retention import RetentionPolicy, before, kept
 
+JOB: Final = "reap"
 Arm = Literal["max_age", "keep"]
 RELEASE_DELAY = timedelta(minutes=10)
 
@@ -89,13 +90,15 @@ def _arm(
                 "after_handles": [p.after_handle for p in batch],
             }
             try:
-                with database.transaction() as tx:
+                with database.transaction(brief=True) as tx:
                     rows = tx.rows(statement, params)
-            except LockTimeout:
+                    lost = journal_lost(tx, JOB, params, rows)
+            except TimedOut:
                 if past_locks is None:
                     raise
                 with database.transaction() as tx:
                     rows = tx.rows(past_locks, params)
+                    lost = journal_lost(tx, JOB, params, rows)
             reached = {row["scope"]: row for row in rows if window.unfinished(row["seen"])}
             window.advance(
                 [
@@ -105,8 +108,8 @@ def _arm(
                 ]
             )
             deleted = sum(row["done"] for row in rows)
-            if deleted:
-                yield Done({(arm, None): deleted})
+            if deleted or lost:
+                yield Done({(arm, None): deleted, ("lost_race", None): lost})
 
 
 def preview_reap(

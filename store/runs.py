@@ -96,15 +96,36 @@ def _open(tx: Transaction, run: Run) -> Run:
     return run
 
 
-def add_parts(
+def cut(
     database: Database, run: Run, scopes: Sequence[str] | None, scopes_per_part: int
-) -> int:
-    """Cut a run into parts; gives their number. `scopes` None: one part that knows no scopes."""
+) -> tuple[int, Run | None]:
+    """Queue a run's parts and end the handing out; gives their number, and the run if it is over.
+
+    `scopes` None: one part that knows no scopes. Without any part the run is over at once.
+    """
     with database.transaction() as tx:
         if scopes is None:
-            return tx.do("add_whole_part", {"run_id": run.run_id})
-        parts = [1 + index // scopes_per_part for index in range(len(scopes))]
-        return tx.do("add_parts", {"run_id": run.run_id, "scopes": list(scopes), "parts": parts})
+            count = tx.do("add_whole_part", {"run_id": run.run_id})
+        else:
+            parts = [1 + index // scopes_per_part for index in range(len(scopes))]
+            params = {"run_id": run.run_id, "scopes": list(scopes), "parts": parts}
+            count = tx.do("add_parts", params)
+        return count, _ended(tx, Part(run.run_id, 0, run.job, None), "succeeded")
+
+
+def begin_part(database: Database, run: Run, number: int, scopes: Sequence[str] | None) -> Part:
+    """Begin a part in the process that hands the parts out: nobody else ever has it."""
+    with database.transaction() as tx:
+        listed = None if scopes is None else list(scopes)
+        params = {"run_id": run.run_id, "part": number, "scopes": listed, "now": clock(tx)}
+        tx.do("begin_part", params)
+    return Part(run.run_id, number, run.job, None if scopes is None else tuple(scopes))
+
+
+def end_handing_out(database: Database, run: Run, error: str | None = None) -> Run | None:
+    """End part 0, for good or with what went wrong; gives the run if it is over."""
+    part = Part(run.run_id, 0, run.job, None)
+    return finish_part(database, part, "succeeded" if error is None else "failed", error=error)
 
 
 def start_part(database: Database, run_id: UUID, part: int) -> Part | None:
@@ -128,27 +149,31 @@ def finish_part(
 ) -> Run | None:
     """End a part; gives the run if that was its last open part."""
     with database.transaction() as tx:
-        tx.one("lock_run", {"run_id": part.run_id})
-        now = clock(tx)
-        tx.do(
-            "finish_part",
-            {
-                "run_id": part.run_id,
-                "part": part.part,
-                "state": state,
-                "more": more,
-                "error": error,
-                "now": now,
-            },
-        )
-        return _finished(tx, part.run_id, now)
+        return _ended(tx, part, state, more=more, error=error)
 
 
-def finish_run(database: Database, run_id: UUID) -> Run | None:
-    """End a run that has no open part; None if it has one, or has ended before."""
-    with database.transaction() as tx:
-        tx.one("lock_run", {"run_id": run_id})
-        return _finished(tx, run_id, clock(tx))
+def _ended(
+    tx: Transaction,
+    part: Part,
+    state: PartState,
+    *,
+    more: bool = False,
+    error: str | None = None,
+) -> Run | None:
+    tx.one("lock_run", {"run_id": part.run_id})
+    now = clock(tx)
+    tx.do(
+        "finish_part",
+        {
+            "run_id": part.run_id,
+            "part": part.part,
+            "state": state,
+            "more": more,
+            "error": error,
+            "now": now,
+        },
+    )
+    return _finished(tx, part.run_id, now)
 
 
 def _finished(tx: Transaction, run_id: UUID, now: int) -> Run | None:
@@ -163,23 +188,23 @@ def lose_parts(
 
     `unheard`: how long a message may be under way; `unfinished`: how long a part may take.
     """
-    lost: list[Run] = []
     with database.transaction() as tx:
         now = clock(tx)
-        queued_before = now - unheard // timedelta(milliseconds=1)
         params: dict[str, Any] = {
             "job": job,
             "now": now,
-            "queued_before": queued_before,
+            "queued_before": now - unheard // timedelta(milliseconds=1),
             "begun_before": now - unfinished // timedelta(milliseconds=1),
         }
-        tx.do("lose_parts", params)
-        stuck = tx.rows("stuck_runs", params)
-    for row in stuck:
-        run = finish_run(database, row["run_id"])
+        lost = {row["run_id"] for row in tx.rows("lose_parts", params)}
+    ended: list[Run] = []
+    for run_id in sorted(lost):
+        with database.transaction() as tx:
+            tx.one("lock_run", {"run_id": run_id})
+            run = _finished(tx, run_id, clock(tx))
         if run is not None:
-            lost.append(run)
-    return lost
+            ended.append(run)
+    return ended
 
 
 def list_runs(database: Database, job: str | None, limit: int) -> list[Run]:

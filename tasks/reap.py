@@ -17,10 +17,11 @@ from tasks.context import Context, Planned, Tally
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows deleted by age and beyond `keep`."""
+    """Rows deleted by age and beyond `keep`, and rows that somebody changed first."""
 
     max_age: int
     keep: int
+    lost_race: int
     more: bool  # True: the budget ended before the work did.
 
 
@@ -48,4 +49,4 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     for done in batches:
         if tally.add(done):
             break
-    return Report(tally.of("max_age"), tally.of("keep"), tally.more)
+    return Report(tally.of("max_age"), tally.of("keep"), tally.of("lost_race"), tally.more)

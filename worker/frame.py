@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
@@ -38,13 +39,17 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
         run = runs.claim_tick(process.database, job, process.entries[job].every, uuid.uuid4())
         if run is None:
             return
-        count = _cut(process, run, _due(process, run))
-    except Exception as error:
+        context = process.context(Stamp(run.started_at, run.run_id))
+        scopes = due_scopes(context, job)
+        count, over = runs.cut(process.database, run, scopes, process.settings.scopes_per_part)
+    except Exception as error:  # noqa: BLE001 - the frame's own error policy
         message = _sentence(error)
         log.error("tick_failed", extra={"job": job, "error": message})
         if run is not None:
             _record_failure(process, run, message)
         return
+    if over is not None:
+        log_run(over)
     for part in range(1, count + 1):
         yield run.run_id, part
 
@@ -56,58 +61,36 @@ def _give_up_lost(process: Process, job: str) -> None:
         log_run(run)
 
 
-def _due(process: Process, run: runs.Run) -> Sequence[str] | None:
-    find = JOBS[run.job].due
-    if find is None:
-        return None
-    context = process.context(Stamp(run.started_at, run.run_id))
-    return find(context, PostgresAgentStore(process.database).list_scopes())
-
-
-def _cut(process: Process, run: runs.Run, scopes: Sequence[str] | None) -> int:
-    """Cut the run into parts; one without any is over at once, and a success."""
-    count = runs.add_parts(process.database, run, scopes, process.settings.scopes_per_part)
-    if not count:
-        finished = runs.finish_run(process.database, run.run_id)
-        if finished is not None:
-            log_run(finished)
-    return count
-
-
-def work(
-    process: Process, run_id: UUID, number: int, policy: Policy | None = None
-) -> runs.Run | None:
-    """Do one part, if nobody did; gives the run if that ended it. Never raises."""
+def work(process: Process, run_id: UUID, number: int) -> None:
+    """Do one queued part, if nobody did. Never raises."""
     try:
         part = runs.start_part(process.database, run_id, number)
         if part is None:
-            return None
-        outcome = _do(process, part, policy)
-        run = runs.finish_part(
-            process.database,
-            part,
-            "succeeded" if outcome.error is None else "failed",
-            more=outcome.more,
-            error=outcome.error,
-        )
-    except Exception as error:
-        # The part stays open; the next tick gives it up as lost.
+            return
+        outcome = _do(process, part, process.policy)
+        run = _finish(process, part, outcome)
+    except Exception as error:  # noqa: BLE001 - the frame's own error policy
+        # The part stays open; a later tick gives it up as lost.
         log.error("part_failed", extra={"run_id": str(run_id), "error": _sentence(error)})
-        return None
+        return
     if run is not None:
         log_run(run)
-    return run
 
 
-def _do(process: Process, part: runs.Part, policy: Policy | None) -> Outcome:
+def _do(process: Process, part: runs.Part, policy: Policy) -> Outcome:
     try:
         with process.database.transaction(read_only=True) as tx:
             now = runs.clock(tx)
         # WHY a batch range per part: (run, batch) names one transaction of the journal.
         stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000)
         return JOBS[part.job].run(process.context(stamp, policy=policy), part.scopes)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))
+
+
+def _finish(process: Process, part: runs.Part, outcome: Outcome) -> runs.Run | None:
+    state: runs.PartState = "succeeded" if outcome.error is None else "failed"
+    return runs.finish_part(process.database, part, state, more=outcome.more, error=outcome.error)
 
 
 def by_hand(
@@ -119,26 +102,49 @@ def by_hand(
     requested_by: str,
     overrides: Sequence[str] = (),
 ) -> runs.Run:
-    """Run a job here and now, part after part; `scopes` None: wherever it has something to do.
+    """Run a job here and now, part after part, until it is done or the process is to stop.
 
-    Raises StoreError where the run cannot even be opened or closed; everything else is in its
-    record.
+    `scopes` None: wherever it has something to do. Raises StoreError where the run cannot be opened
+    or closed; everything else is in its record.
     """
     run = runs.open_run(process.database, job, requested_by, overrides, uuid.uuid4())
     try:
-        if scopes is None and JOBS[job].due is not None:
-            context = process.context(Stamp(run.started_at, run.run_id), policy=policy)
-            scopes = due_scopes(context, job)
-        count = runs.add_parts(process.database, run, scopes, process.settings.scopes_per_part)
+        if scopes is None:
+            scopes = due_scopes(process.context(Stamp(run.started_at), policy=policy), job)
+        _work_through(process, run, _chunks(scopes, process.settings.scopes_per_part), policy)
     except StoreError as error:
         _record_failure(process, run, _sentence(error))
         raise
-    finished = None if count else runs.finish_run(process.database, run.run_id)
-    for part in range(1, count + 1):
-        finished = work(process, run.run_id, part, policy) or finished
-    if finished is None:
-        raise StoreError("the run could not be brought to its end; see the log")
-    return finished
+    over = runs.end_handing_out(process.database, run)
+    if over is None:
+        raise StoreError("the run was given up as lost while it was under way; see the history")
+    log_run(over)
+    return over
+
+
+def _work_through(
+    process: Process, run: runs.Run, chunks: Sequence[Sequence[str] | None], policy: Policy
+) -> None:
+    waiting = deque(chunks)
+    number = 0
+    while waiting:
+        number += 1
+        part = runs.begin_part(process.database, run, number, waiting[0])
+        outcome = _do(process, part, policy)
+        # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
+        # nobody else waits.
+        if not outcome.more:
+            waiting.popleft()
+        stopped = bool(waiting) and process.stopping.is_set()
+        _finish(process, part, Outcome(more=stopped, error=outcome.error))
+        if stopped:
+            return
+
+
+def _chunks(scopes: Sequence[str] | None, size: int) -> list[Sequence[str] | None]:
+    if scopes is None:
+        return [None]
+    return [scopes[start : start + size] for start in range(0, len(scopes), size)]
 
 
 def due_scopes(context: Context, job: str) -> list[str] | None:
@@ -166,14 +172,12 @@ def dry_run(
 
 def _record_failure(process: Process, run: runs.Run, error: str) -> None:
     try:
-        runs.add_parts(process.database, run, None, 1)
-        part = runs.Part(run.run_id, 1, run.job, None)
-        finished = runs.finish_part(process.database, part, "failed", error=error)
+        over = runs.end_handing_out(process.database, run, error)
     except StoreError as trouble:
         log.error("run_unrecorded", extra={"job": run.job, "error": _sentence(trouble)})
         return
-    if finished is not None:
-        log_run(finished)
+    if over is not None:
+        log_run(over)
 
 
 def _sentence(error: Exception) -> str:

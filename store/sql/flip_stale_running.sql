@@ -1,7 +1,8 @@
 -- Running rows silent since p.silent_since become 'failed'. Returns per scope the key this batch
 -- ended at, how many rows it met and how many changed.
 -- Race:   a heartbeat may land meanwhile; the update waits for its lock (at most lock_timeout) and
---         judges the whole predicate on the newest version, so a renewed row is passed over.
+--         judges the whole predicate on the newest version, so a renewed row is passed over. It
+--         ends before deadlock_timeout: a writer whose locks cross ours never gives way.
 -- Owner:  writer_id and writer_epoch stay: the flip is a guess that the row's writer may correct.
 -- Index:  background_agents_running (scope, handle).
 with part as (

@@ -1,7 +1,8 @@
 -- Terminal rows beyond their scope's last key are deleted, with their outbox and journal rows.
 -- Returns per scope the key this batch ended at, how many rows it met and how many went.
 -- Race:   a revival may land meanwhile; the delete waits for its lock (at most lock_timeout) and
---         judges the whole predicate on the newest version, so a revived row stays.
+--         judges the whole predicate on the newest version, so a revived row stays. It ends before
+--         deadlock_timeout: a writer whose locks cross ours never gives way.
 -- Locks:  rows in key order within a scope, one batch of %(rows_per_scope)s a scope.
 -- Index:  background_agents_terminal (scope, settled_at, handle).
 with part as (

@@ -1,16 +1,15 @@
--- How far the newest run that somebody began by hand has come: its parts, and rows changed so far.
+-- How far the newest run that somebody began by hand has come: rows changed and scopes over.
 select
-    (select count(*) from maintenance.run_parts p where p.run_id = r.id) as parts,
-    (
-        select count(*)
-        from maintenance.run_parts p
-        where p.run_id = r.id and p.state not in ('queued', 'running')
-    ) as parts_over,
     (
         select coalesce(sum(j.count), 0)::bigint
         from maintenance.journal j
         where j.run_id = r.id and j.arm not in ('lost_race', 'skipped', 'run')
-    ) as rows
+    ) as rows,
+    (
+        select coalesce(sum(cardinality(p.scopes)), 0)::bigint
+        from maintenance.run_parts p
+        where p.run_id = r.id and p.state not in ('queued', 'running')
+    ) as scopes_over
 from maintenance.runs r
 where r.job = %(job)s and r.requested_by = %(requested_by)s and r.state = 'running'
 order by r.started_at desc

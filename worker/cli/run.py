@@ -111,7 +111,7 @@ def _load_sample(process: Process) -> None:
     now = time.time_ns() // 1_000_000
     ledger_io.load_lines(process.database, json_lines(sample_ledger(EXAMPLE_SEED, now)))
     loaded = runs.open_run(process.database, SAMPLE_RUN, "run --sample", (), uuid.uuid4())
-    runs.finish_run(process.database, loaded.run_id)
+    runs.end_handing_out(process.database, loaded)
 
 
 def _serve_until_stopped(process: Process) -> None:

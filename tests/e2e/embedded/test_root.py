@@ -115,7 +115,7 @@ def as_ordinary_user(uid: int, act: Callable[[], str]) -> str:
             os.setgid(uid)
             os.setuid(uid)
             answer = act()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the parent is told of whatever it was
             answer = f"{type(error).__name__}: {error}"
         os.write(writer, answer.encode())
         os._exit(0)

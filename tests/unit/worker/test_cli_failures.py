@@ -7,7 +7,7 @@ import click
 import pytest
 
 from config.errors import PolicyError, SettingsError
-from store.errors import InvalidPolicy, LockTimeout, StoreError, StoreUnavailable, StoreUnusable
+from store.errors import InvalidPolicy, StoreError, StoreUnavailable, StoreUnusable, TimedOut
 from worker.cli.failures import exit_code
 from worker.embedded import EmbeddedUnavailable
 
@@ -32,7 +32,7 @@ def raising(error: BaseException) -> int:
             ["keep = -1 must be 0 or more"],
         ),
         (StoreUnavailable("gone"), 1, ["gone"]),
-        (LockTimeout("held"), 1, ["held"]),
+        (TimedOut("held"), 1, ["held"]),
         (StoreError("refused"), 1, ["refused"]),
         (click.UsageError("wrong."), 2, ["wrong."]),
         (OSError(errno.ENOSPC, "No space left", "/dev/full"), 1, ["/dev/full: No space left"]),

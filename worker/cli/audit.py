@@ -1,0 +1,89 @@
+"""The memory audit by hand, in the environment of whoever runs it."""
+
+from __future__ import annotations
+
+import click
+
+from worker.cli import options, show
+from worker.cli.failures import DONE, FAILED, complain
+from worker.cli.target import ledger, requested_by
+
+_CLEAR = "no reason was found why agents could not write memory; that is no proof that they can"
+
+
+@click.command(
+    epilog="Example: sema-maintenance audit-memory --dry-run",
+    short_help="Say where agents cannot write memory.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what is found; needs no database.")
+@click.option(
+    "--override",
+    "overrides",
+    type=options.Guard(),
+    multiple=True,
+    metavar="GUARD",
+    help="Accepted as by every job, on record; no guard bears on this one.",
+)
+@options.as_json
+def audit_memory(dry_run: bool, overrides: tuple[str, ...], as_json: bool) -> int:
+    """Say where agents of this deployment structurally cannot write memory.
+
+    Reads the server's own variables (REMOTE_EXEC, MEMORY_ENGINE_BACKEND and so on) from this
+    command's environment, so run it with the server's. What is found is kept in the database and
+    shown as a metric.
+    """
+    return _dry_run(as_json) if dry_run else _run(tuple(dict.fromkeys(overrides)), as_json)
+
+
+def _dry_run(as_json: bool) -> int:
+    import os.path
+
+    from config.server import read_process_environment
+    from config.settings import load_settings
+    from tasks import audit_memory as task
+    from worker.logs import configure
+
+    settings = load_settings()
+    configure(settings.log_level, settings.log_format)
+    report = task.run(read_process_environment, os.path.realpath)
+    found: dict[str, str] = {warning.tag: warning.detail for warning in report.warnings}
+    _show(found, as_json, {"dry_run": True, "outcome": report.outcome, "error": report.error})
+    return _ended(report.error)
+
+
+def _run(overrides: tuple[str, ...], as_json: bool) -> int:
+    from store import memory_boundary, preflight
+    from worker.frame import by_hand
+
+    with ledger(preflight.JOBS["audit_memory"]) as process:
+        run = by_hand(
+            process,
+            "audit_memory",
+            None,
+            policy=process.policy,
+            requested_by=requested_by(),
+            overrides=overrides,
+        )
+        failed = run.state != "succeeded"
+        found = {} if failed else memory_boundary.in_force(process.database)
+    outcome = "failed" if failed else "warned" if found else "clear"
+    state = {"run_id": str(run.run_id), "outcome": outcome, "error": run.error}
+    _show(found, as_json, {"dry_run": False, **state})
+    return _ended(run.error)
+
+
+def _show(found: dict[str, str], as_json: bool, state: dict[str, object]) -> None:
+    if as_json:
+        show.document({"job": "audit_memory", **state, "warnings": found})
+        return
+    for tag, detail in found.items():
+        click.echo(f"{tag}: {detail}")
+    if state["outcome"] == "clear":
+        click.echo(_CLEAR)
+
+
+def _ended(error: str | None) -> int:
+    if error is not None:
+        complain(f"the audit failed: {error}")
+        return FAILED
+    return DONE

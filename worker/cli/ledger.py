@@ -1,0 +1,162 @@
+"""The ledger as JSON lines: in from a file, out to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from worker.cli import options, show
+from worker.cli.failures import DONE, FAILED, say
+from worker.cli.target import ledger
+
+if TYPE_CHECKING:
+    from store.ledger_lines import Kind
+
+_NOUNS = {"agent": "agents", "checkpoint": "checkpoints", "session": "transcripts"}
+
+
+@click.command(
+    "import",
+    epilog="Example: sema-maintenance import examples/ledger.jsonl",
+    short_help="Store a ledger's JSON lines.",
+)
+@click.argument("file", type=click.File("rb"))
+@click.option("--stop-on-error", is_flag=True, help="Store nothing after the first refused line.")
+@options.as_json
+def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
+    """Store a ledger's JSON lines from FILE, or - for standard input.
+
+    A line is an agent's bare record, {"checkpoint": {...}} or {"session": {...}}. A line that
+    cannot be stored is named with its problem and left out; so is one whose row is there already,
+    which stays as it is. The exit code is 1 if any line was left out.
+    """
+    from store import preflight
+    from store.errors import StoreError
+    from store.ledger_io import import_lines
+
+    name = show.printable(str(file.name)) if file is not sys.stdin.buffer else "-"
+    stored: Counter[str] = Counter()
+    read = refused = 0
+    with (
+        ledger(preflight.IMPORT) as process,
+        show.progress(lambda: f"{read} lines read, {refused} refused"),
+    ):
+        try:
+            for batch in import_lines(process.database, _lines(file), stop_on_error=stop_on_error):
+                stored.update(batch.stored)
+                read += batch.read
+                refused += len(batch.refused)
+                for line in batch.refused:
+                    say(f"{name}:{line.number}: {line.problem}")
+        except (StoreError, KeyboardInterrupt):
+            say(f"{name}: of the first {read} lines {_worded(stored)} are stored; import it again")
+            raise
+    if as_json:
+        counts = {noun: stored[kind] for kind, noun in _NOUNS.items()}
+        show.document({"file": name, "stored": counts, "refused": refused})
+    else:
+        click.echo(f"stored {_worded(stored)}; lines refused: {refused}")
+    return FAILED if refused else DONE
+
+
+def _worded(stored: Mapping[str, int]) -> str:
+    return ", ".join(f"{stored.get(kind, 0)} {noun}" for kind, noun in _NOUNS.items())
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, no more of any than is needed to refuse it as too long."""
+    from store.ledger_lines import LINE_BYTES_MAX
+
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        rest = line
+        while len(rest) > LINE_BYTES_MAX and not rest.endswith(b"\n"):
+            rest = file.readline(LINE_BYTES_MAX + 1)
+        yield line
+
+
+@click.command(
+    epilog="Example: sema-maintenance export --scope tenant/acme -o acme.jsonl",
+    short_help="Write the ledger as JSON lines.",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    type=options.Scope(),
+    multiple=True,
+    metavar="S",
+    help="Only this scope; may be repeated.",
+)
+@click.option("--with-checkpoints", is_flag=True, help="The approval checkpoints too.")
+@click.option("--with-sessions", is_flag=True, help="The transcripts too.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write to FILE, which appears only once it is whole.",
+)
+def export(
+    scopes: tuple[str, ...], with_checkpoints: bool, with_sessions: bool, output: Path | None
+) -> int:
+    """Write the ledger as JSON lines, all of one instant, as import reads them."""
+    from store.preflight import reading
+
+    kinds: list[Kind] = ["agent"]
+    tables = ["background_agents"]
+    if with_checkpoints:
+        kinds.append("checkpoint")
+        tables.append("checkpoints")
+    if with_sessions:
+        kinds.append("session")
+        tables.append("agent_sessions")
+    with ledger(reading(*tables)) as process, _written(output) as file:
+        from store.ledger_io import export_lines
+
+        lines = export_lines(process.database, tuple(dict.fromkeys(scopes)) or None, kinds)
+        written = _write(file, lines)
+    say(f"{written} lines written")
+    return DONE
+
+
+def _write(file: BinaryIO, lines: Iterator[str]) -> int:
+    written = 0
+    with show.progress(lambda: f"{written} lines written"):
+        for line in lines:
+            file.write(line.encode() + b"\n")
+            written += 1
+        file.flush()
+    return written
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[BinaryIO]:
+    """Where the lines go. A file gets its name only once it is whole."""
+    if output is None or str(output) == "-":
+        yield sys.stdout.buffer
+        return
+    target = output.resolve()
+    try:
+        if target.exists() and not target.is_file():
+            # WHY not renamed: the name is a pipe or a device, which somebody else made.
+            with target.open("wb") as file:
+                yield file
+            return
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("xb") as file:
+                yield file
+                os.fsync(file.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise click.FileError(str(output), error.strerror) from error

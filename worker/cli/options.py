@@ -1,0 +1,140 @@
+"""What the options of several commands may hold, each checked where it is read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# The guards that a person may lift for one run; `all` lifts every one of them.
+GUARDS: Final = ("sightings", "outage", "fresh-flips", "plausible-times", "floors", "breakers")
+_GUARDS_THAT_STAY: Final = ("holds", "pause", "read-only", "pace", "isolation")
+JOBS: Final = (
+    "reap",
+    "flip_stale_running",
+    "reconcile_parked",
+    "release_sessions",
+    "audit_memory",
+)
+_COUNT_MAX: Final = 2**63 - 1
+
+
+def _or_meant(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"it is one of {', '.join(known)}."
+
+
+class Name(click.ParamType[str]):
+    """A name as it stands in the ledger, such as a handle: any text that Postgres can hold."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself."""
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.fail("that is not UTF-8 text.", param, ctx)
+        return value
+
+
+class Scope(Name):
+    """A tenant's name: any text but a blank one."""
+
+    name = "scope"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself."""
+        if not value.strip():
+            self.fail("a scope cannot be blank.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Duration(click.ParamType["timedelta"]):
+    """A span of time with its unit."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """The exact span."""
+        from config.durations import parse_duration
+        from config.errors import ConfigError
+
+        try:
+            return parse_duration(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Count(click.ParamType[int]):
+    """A whole number of rows from zero; 5.0 is one, 5.5 is not."""
+
+    name = "rows"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        match = re.fullmatch(r"([0-9]{1,19})(?:\.0*)?", str(value))
+        if match is None or int(match[1]) > _COUNT_MAX:
+            self.fail(f"{value!r} is not a whole number from 0 to {_COUNT_MAX}.", param, ctx)
+        return int(match[1])
+
+
+class Guard(click.ParamType[str]):
+    """A guard of the scheduled jobs that a person may lift."""
+
+    name = "guard"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The guard's name."""
+        known = (*GUARDS, "all")
+        if value in _GUARDS_THAT_STAY:
+            self.fail(f"{value!r} cannot be lifted by anything.", param, ctx)
+        if value not in known:
+            self.fail(f"there is no guard {value!r}; {_or_meant(value, known)}", param, ctx)
+        return value
+
+
+class Job(click.ParamType[str]):
+    """A job, by the name of its command or of its runs."""
+
+    name = "job"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name that its runs bear."""
+        name = value.replace("-", "_")
+        if name not in JOBS:
+            self.fail(f"there is no job {value!r}; {_or_meant(name, JOBS)}", param, ctx)
+        return name
+
+
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+policy_file: Final = click.option(
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The policy file to use instead of MAINT_POLICY_FILE.",
+)
+
+
+def limit(default: int, what: str) -> Callable[[Command], Command]:
+    """An option that cuts a list."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 1_000_000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"Show the newest N {what}.",
+    )

@@ -1,0 +1,111 @@
+"""Bring the database to this release: the worker's own tables, and the ledger's where asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli import options, show
+from worker.cli.failures import DONE, say
+from worker.cli.target import ledger
+
+if TYPE_CHECKING:
+    from store.database import Database
+
+
+@click.command(
+    epilog="Example: sema-maintenance migrate --indexes",
+    short_help="Bring the worker's tables up to date.",
+)
+@click.option(
+    "--create-ledger", is_flag=True, help="Make the server's tables where there are none."
+)
+@click.option(
+    "--indexes",
+    is_flag=True,
+    help="Give an existing ledger the indexes it lacks, while its writers go on.",
+)
+@options.as_json
+def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
+    """Bring the worker's own tables up to date. Safe to repeat.
+
+    An index is built concurrently, on each partition of a partitioned ledger. For a view the
+    statements are printed, to be run on the table behind it.
+    """
+    from store import preflight
+    from store.migrate import migrate as apply
+
+    done: dict[str, Any] = {}
+    with ledger(preflight.MIGRATE) as process:
+        if create_ledger:
+            done["ledger"] = _create_ledger(process.database)
+        applied = apply(process.database)
+        done["migrations"] = [f"{each.version:04}_{each.name}" for each in applied]
+        if indexes:
+            done |= _create_indexes(process.database)
+    if as_json:
+        show.document(done)
+    else:
+        _show(done)
+    return DONE
+
+
+def _create_ledger(database: Database) -> list[str]:
+    """Make what is missing; gives the tables that were."""
+    from store.indexes import create_missing_tables
+    from store.migrate import create_ledger
+    from store.preflight import missing_ledger_tables
+
+    missing = missing_ledger_tables(database)
+    if "background_agents" in missing:
+        create_ledger(database)
+    elif missing:
+        # WHY not its indexes: on a table that has writers they are built concurrently, or not.
+        create_missing_tables(database)
+    return missing
+
+
+def _create_indexes(database: Database) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from store.indexes import create_missing_indexes, statements_for_view
+
+    statements = statements_for_view(database)
+    if statements is not None:
+        return {"statements": statements}
+    steps = []
+    for step in create_missing_indexes(database):
+        if step.action != "present":
+            say(f"index {step.index} on {step.relation}: {step.action}")
+        steps.append(asdict(step))
+    return {"indexes": steps}
+
+
+def _show(done: dict[str, Any]) -> None:
+    if "ledger" in done:
+        made = ", ".join(done["ledger"])
+        click.echo(f"ledger: made {made}" if made else "ledger: there already, left as it is")
+    applied = ", ".join(done["migrations"])
+    click.echo(f"migrations: applied {applied}" if applied else "migrations: up to date")
+    if "statements" in done:
+        click.echo("-- The ledger is a view. Run these on the table behind it, in its own names:")
+        for statement in done["statements"]:
+            click.echo(statement)
+    if "indexes" in done:
+        names = [step["index"] for step in done["indexes"] if step["action"] != "present"]
+        click.echo(f"indexes: made {', '.join(names)}" if names else "indexes: all there")
+
+
+@click.command(epilog="Example: sema-maintenance version --json")
+@options.as_json
+def version(as_json: bool) -> int:
+    """Print this release's version."""
+    from importlib.metadata import version as installed
+
+    found = installed("sema-maintenance")
+    if as_json:
+        show.document({"name": "sema-maintenance", "version": found})
+    else:
+        click.echo(f"sema-maintenance {found}")
+    return DONE

@@ -1,0 +1,98 @@
+"""Which database a command works on, and who asks: decided here for every command but `run`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from worker.cli.failures import say
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from config.policy import Policy
+    from config.settings import Settings
+    from store.preflight import Needs
+    from worker.context import Process
+
+
+def no_policy(_: Settings) -> Policy:
+    """For commands that no policy decides."""
+    from config.policy import Policy
+
+    return Policy.empty()
+
+
+@contextmanager
+def ledger(needs: Needs, policy_for: Callable[[Settings], Policy] = no_policy) -> Iterator[Process]:
+    """The process on the database that the environment names, looked over for what is needed.
+
+    Says on standard error which database it is. Raises ConfigError, EmbeddedUnavailable and
+    StoreUnusable before anything was changed.
+    """
+    from pydantic import SecretStr
+
+    from config.errors import ConfigError
+    from config.settings import load_settings
+    from store import preflight
+    from store.errors import StoreUnavailable
+    from worker.context import Process
+    from worker.embedded import embedded_postgres
+    from worker.logs import configure
+
+    settings = load_settings()
+    configure(settings.log_level, settings.log_format)
+    policy = policy_for(settings)
+    with ExitStack() as stack:
+        embedded = ""
+        if settings.database_url is None:
+            folder = settings.data_dir / "postgres"
+            url = stack.enter_context(embedded_postgres(folder, create=False))
+            settings = settings.model_copy(update={"database_url": SecretStr(url)})
+            embedded = f" (embedded, in {folder})"
+        process = Process(settings, policy)
+        stack.callback(process.close)
+        say(f"database: {process.database.describe()}{embedded}")
+        try:
+            preflight.check(process.database, needs)
+        except StoreUnavailable as error:
+            # WHY another error: before anything was begun, an address is wrong until proven right.
+            raise ConfigError(f"{error}; check MAINT_DATABASE_URL") from error
+        yield process
+
+
+def requested_by() -> str:
+    """Who runs this command, as user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}".encode(errors="replace").decode()
+
+
+@contextmanager
+def finishing_the_batch(process: Process) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM end the job after the batch in hand, the second at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if process.stopping.is_set():
+            signal.default_int_handler(number, frame)
+        process.stopping.set()
+        # WHY not through a stream: this may interrupt a write to one.
+        os.write(2, b"stopping after the batch in hand; once more stops at once\n")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
