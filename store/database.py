@@ -57,6 +57,27 @@ _AGENT_FRAGMENTS: Final = {
 }
 
 
+# What every transaction sets for itself, right after BEGIN.
+# WHY no sequential scan in one that writes: its statements walk an index from the key of the batch
+# before; where estimates are off, as in a ledger just loaded, one scan of it would cost more than
+# all batches together. WHY no JIT: compiling costs more than such a statement.
+_SETTINGS: Final = b"""
+select
+    set_config('statement_timeout', case when %(brief)s
+        then least(
+            %(statement_timeout_ms)s,
+            (extract(epoch from current_setting('deadlock_timeout')::interval) * 800)::integer
+        )
+        else %(statement_timeout_ms)s
+    end::text, true),
+    set_config('lock_timeout', %(lock_timeout_ms)s, true),
+    set_config('idle_in_transaction_session_timeout', %(idle_timeout_ms)s, true),
+    set_config('enable_seqscan', %(seqscan)s, true),
+    set_config('jit', 'off', true),
+    set_config('search_path', 'pg_catalog, pg_temp', true)
+"""
+
+
 class Transaction:
     """One open transaction: runs the statements of `store/sql` by name."""
 
@@ -182,20 +203,14 @@ class Database:
                 else psycopg.IsolationLevel.READ_COMMITTED
             )
             connection.execute(
-                b"select set_config('statement_timeout', case when %s then least(%s, ("
-                b"  select setting::integer * 4 / 5 from pg_catalog.pg_settings"
-                b"  where name = 'deadlock_timeout'"
-                b" )) else %s end::text, true),"
-                b" set_config('lock_timeout', %s, true),"
-                b" set_config('idle_in_transaction_session_timeout', %s, true),"
-                b" set_config('search_path', 'pg_catalog, pg_temp', true)",
-                (
-                    brief,
-                    int(_ms(self.limits.statement_timeout)),
-                    int(_ms(self.limits.statement_timeout)),
-                    _ms(self.limits.lock_timeout),
-                    _ms(self.limits.idle_in_transaction_timeout),
-                ),
+                _SETTINGS,
+                {
+                    "brief": brief,
+                    "statement_timeout_ms": int(_ms(self.limits.statement_timeout)),
+                    "lock_timeout_ms": _ms(self.limits.lock_timeout),
+                    "idle_timeout_ms": _ms(self.limits.idle_in_transaction_timeout),
+                    "seqscan": "on" if read_only else "off",
+                },
             )
             yield Transaction(connection, self.statements)
 

@@ -196,9 +196,11 @@ def lose_parts(
             "queued_before": now - unheard // timedelta(milliseconds=1),
             "begun_before": now - unfinished // timedelta(milliseconds=1),
         }
-        lost = {row["run_id"] for row in tx.rows("lose_parts", params)}
+        tx.do("lose_parts", params)
+    with database.transaction(read_only=True) as tx:
+        over = [row["run_id"] for row in tx.rows("runs_over", {"job": job})]
     ended: list[Run] = []
-    for run_id in sorted(lost):
+    for run_id in over:
         with database.transaction() as tx:
             tx.one("lock_run", {"run_id": run_id})
             run = _finished(tx, run_id, clock(tx))

@@ -1,5 +1,5 @@
 -- Parts that never came back are lost: queued since before their message expired, or begun so long
--- ago that their process must be gone. Returns their runs, which may now be over.
+-- ago that their process must be gone.
 update maintenance.run_parts p
 set state = 'lost', finished_at = %(now)s
 from maintenance.runs r
@@ -10,4 +10,3 @@ where r.id = p.run_id
         (p.state = 'queued' and r.started_at < %(queued_before)s)
         or (p.state = 'running' and p.started_at < %(begun_before)s)
     )
-returning p.run_id

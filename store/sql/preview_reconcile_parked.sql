@@ -5,27 +5,25 @@
 with part as (
     select *
     from unnest(%(scopes)s::text[], %(leased_sinces)s::bigint[]) as p (scope, leased_since)
-)
-select p.scope, d.verdict, d.rows, d.oldest_ms
-from part p
-cross join lateral (
-    select
-        v.verdict, count(*) as rows,
-        max(case
-            when a.status = 'running' or v.verdict = 'stale_claim'
-                then p.leased_since - a.updated_at
-            when v.verdict = 'stranded'
-                then p.leased_since - greatest(a.updated_at, c.updated_at)
-            when v.verdict = 'checkpoint_expired' and c.status = 'pending'
-                then %(now)s - c.expires_at
-            when v.verdict = 'checkpoint_expired'
-                then %(now)s - coalesce(least(c.expires_at, c.updated_at), %(now)s)
-            else 0
-        end) as oldest_ms
-    from ledger.background_agents a
+),
+judged as (
+    select p.scope, {reconcile_verdict} as verdict, {reconcile_overdue} as overdue_ms
+    from part p
+    join ledger.background_agents a on a.scope = p.scope and a.status = 'parked'
     left join ledger.checkpoints c
         on c.scope = a.scope and c.token = a.parked_checkpoint_token
-    cross join lateral (select {reconcile_verdict} as verdict) v
-    where a.scope = p.scope and a.status in ('parked', 'running') and v.verdict is not null
-    group by v.verdict
-) d
+    union all
+    select p.scope, {reconcile_verdict}, {reconcile_overdue}
+    from part p
+    join ledger.background_agents a
+        on a.scope = p.scope
+            and a.status = 'running'
+            and a.park_claim_id is not null
+            and a.parked_checkpoint_token is not null
+    left join ledger.checkpoints c
+        on c.scope = a.scope and c.token = a.parked_checkpoint_token
+)
+select scope, verdict, count(*) as rows, max(overdue_ms) as oldest_ms
+from judged
+where verdict is not null
+group by scope, verdict

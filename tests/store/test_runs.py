@@ -69,7 +69,7 @@ class Records:
         )
 
     def parts(self, run: Run) -> dict[int, str]:
-        """Each part's state."""
+        """Each part's state; part 0 is the one who hands the others out."""
         found = self.rows("select * from maintenance.run_parts where run_id = %s", run.run_id)
         return {row["part"]: row["state"] for row in found}
 
@@ -123,14 +123,19 @@ def claim(database: Database, period: timedelta = DECADES, job: str = JOB) -> Ru
     return runs.claim_tick(database, job, period, uuid4())
 
 
-def opened(records: Records, *, parts: int, begun: int = 0, slot: bool = True) -> Run:
-    """A run in that many parts, the first of which have begun."""
-    run = claim(records.database) if slot else None
-    run = run or runs.open_run(records.database, JOB, "ada", (), uuid4())
-    runs.add_parts(records.database, run, [f"scope {n}" for n in range(parts)], 1)
+def opened(records: Records, *, parts: int, begun: int = 0) -> Run:
+    """A tick cut into that many parts, the first of which have begun."""
+    run = claim(records.database)
+    assert run is not None
+    assert runs.cut(records.database, run, [f"scope {n}" for n in range(parts)], 1) == (parts, None)
     for part in range(1, begun + 1):
         assert runs.start_part(records.database, run.run_id, part) is not None
     return run
+
+
+def by_hand(records: Records) -> Run:
+    """A run by hand of which nothing is done yet."""
+    return runs.open_run(records.database, JOB, "ada", (), uuid4())
 
 
 def finish(
@@ -239,15 +244,13 @@ def test_tick_without_anything_to_do_is_a_success(records: Records) -> None:
     run = claim(records.database)
     assert run is not None
 
-    assert runs.add_parts(records.database, run, [], 200) == 0
-    finished = runs.finish_run(records.database, run.run_id)
+    count, over = runs.cut(records.database, run, [], 200)
 
-    assert finished is not None
-    assert (finished.state, finished.report, finished.error) == ("succeeded", {}, None)
-    assert finished.finished_at is not None
-    assert finished.finished_at >= finished.started_at
-    assert records.journal(run) == {"run/succeeded": 1}
-    assert runs.finish_run(records.database, run.run_id) is None
+    assert count == 0
+    assert over is not None
+    assert (over.state, over.report, over.error) == ("succeeded", {}, None)
+    assert over.finished_at is not None
+    assert over.finished_at >= over.started_at
     assert records.journal(run) == {"run/succeeded": 1}
 
 
@@ -265,7 +268,9 @@ def test_run_is_cut_into_parts_of_a_few_scopes_and_none_is_left_out(
     assert run is not None
     names = [f"scope {n}" for n in range(scopes)]
 
-    assert runs.add_parts(records.database, run, names, 3) == len(parts)
+    count, over = runs.cut(records.database, run, names, 3)
+
+    assert (count, over is None) == (len(parts), bool(parts))
 
     started = [runs.start_part(records.database, run.run_id, n + 1) for n in range(len(parts))]
     found = [part.scopes for part in started if part is not None and part.scopes is not None]
@@ -278,7 +283,7 @@ def test_part_of_a_job_without_scopes_says_so(records: Records) -> None:
     run = claim(records.database)
     assert run is not None
 
-    assert runs.add_parts(records.database, run, None, 200) == 1
+    assert runs.cut(records.database, run, None, 200) == (1, None)
 
     assert runs.start_part(records.database, run.run_id, 1) == Part(run.run_id, 1, JOB, None)
 
@@ -315,7 +320,7 @@ def test_part_that_does_not_exist_is_nobodys(records: Records, part: int) -> Non
 
     assert runs.start_part(records.database, run.run_id, part) is None
     assert runs.start_part(records.database, uuid4(), 1) is None
-    assert records.parts(run) == {1: "queued"}
+    assert records.parts(run) == {0: "succeeded", 1: "queued"}
 
 
 # How a run ends
@@ -326,7 +331,6 @@ def test_run_ends_with_its_last_part(records: Records) -> None:
 
     assert finish(records.database, run, 2) is None
     assert finish(records.database, run, 1) is None
-    assert runs.finish_run(records.database, run.run_id) is None
     finished = finish(records.database, run, 3)
 
     assert finished is not None
@@ -347,7 +351,7 @@ def test_two_last_parts_that_end_at_once_close_the_run_once(records: Records) ->
 
     assert [each.state for each in ended_by if each is not None] == ["succeeded"]
     assert records.journal(run) == {"run/succeeded": 1}
-    assert records.parts(run) == {1: "succeeded", 2: "succeeded"}
+    assert set(records.parts(run).values()) == {"succeeded"}
 
 
 def test_failed_part_fails_the_run_with_its_sentence(records: Records) -> None:
@@ -382,7 +386,7 @@ def test_report_is_what_the_journal_has(records: Records) -> None:
             store.put(ended(f"row-{number}", 60_000 + number, scope=scope))
     run = claim(records.database)
     assert run is not None
-    runs.add_parts(records.database, run, scopes, 2)
+    runs.cut(records.database, run, scopes, 2)
     policy = RetentionPolicy(max_age_ms=60_003, keep=5)
     finished = None
 
@@ -419,12 +423,12 @@ def test_part_whose_message_must_have_expired_is_lost(
 
     if lost:
         assert [(each.run_id, each.state) for each in closed] == [(run.run_id, "failed")]
-        assert records.parts(run) == {1: "succeeded", 2: "lost"}
+        assert records.parts(run) == {0: "succeeded", 1: "succeeded", 2: "lost"}
         assert records.state(run) == ("failed", "1 parts never came back")
         assert records.journal(run) == {"run/failed": 1}
     else:
         assert closed == []
-        assert records.parts(run) == {1: "succeeded", 2: "queued"}
+        assert records.parts(run) == {0: "succeeded", 1: "succeeded", 2: "queued"}
         assert records.state(run) == ("running", None)
 
 
@@ -439,7 +443,7 @@ def test_part_whose_process_must_be_gone_is_lost(
     closed = runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED)
 
     assert [each.run_id for each in closed] == ([run.run_id] if lost else [])
-    assert records.parts(run) == {1: "lost" if lost else "running"}
+    assert records.parts(run) == {0: "succeeded", 1: "lost" if lost else "running"}
 
 
 def test_lost_part_is_not_begun_when_its_message_comes_after_all(records: Records) -> None:
@@ -448,7 +452,7 @@ def test_lost_part_is_not_begun_when_its_message_comes_after_all(records: Record
     runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED)
 
     assert runs.start_part(records.database, run.run_id, 1) is None
-    assert records.parts(run) == {1: "lost"}
+    assert records.parts(run) == {0: "succeeded", 1: "lost"}
 
 
 def test_part_that_ends_after_it_was_given_up_does_not_close_its_run_again(
@@ -480,7 +484,7 @@ def test_another_jobs_parts_are_its_own_business(records: Records) -> None:
 
     assert runs.lose_parts(records.database, "flip_stale_running", UNHEARD, UNFINISHED) == []
 
-    assert records.parts(run) == {1: "queued"}
+    assert records.parts(run) == {0: "succeeded", 1: "queued"}
 
 
 def test_tick_whose_process_died_before_it_was_cut_is_no_success(records: Records) -> None:
@@ -495,12 +499,13 @@ def test_tick_whose_process_died_before_it_was_cut_is_no_success(records: Record
     assert records.journal(run) == {"run/failed": 1}
 
 
-@pytest.mark.parametrize("slot", [True, False], ids=["tick", "by hand"])
+@pytest.mark.parametrize("begun", [claim, None], ids=["tick", "by hand"])
 def test_run_that_is_still_looking_for_what_is_due_is_left_open(
-    records: Records, slot: bool
+    records: Records, begun: Callable[[Database], Run | None] | None
 ) -> None:
     """It has no parts yet; once it is closed, nobody would see how those parts ended."""
-    run = opened(records, parts=0, slot=slot)
+    run = by_hand(records) if begun is None else begun(records.database)
+    assert run is not None
     records.age(run, UNHEARD * 2)
 
     assert runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED) == []
@@ -508,24 +513,69 @@ def test_run_that_is_still_looking_for_what_is_due_is_left_open(
     assert records.state(run) == ("running", None)
 
 
-def test_parts_of_a_run_by_hand_that_wait_their_turn_are_not_lost(records: Records) -> None:
-    """They have no message that could expire: the one process does part after part, for hours."""
-    run = opened(records, parts=3, begun=1, slot=False)
-    records.age(run, UNHEARD * 2)
-
-    assert runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED) == []
-
-    assert records.parts(run) == {1: "running", 2: "queued", 3: "queued"}
-
-
-def test_parts_of_a_run_by_hand_whose_process_is_gone_are_lost(records: Records) -> None:
-    run = opened(records, parts=3, begun=1, slot=False)
-    records.age(run, UNFINISHED * 2)
+def test_run_that_was_over_when_its_giver_up_died_is_closed_by_the_next(records: Records) -> None:
+    """Killed between two transactions: the parts are lost already, and the run is still open."""
+    run = opened(records, parts=1)
+    records.do("update maintenance.run_parts set state = 'lost' where part = 1")
+    records.age(run, UNFINISHED + SECOND)
 
     closed = runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED)
 
     assert [(each.run_id, each.state) for each in closed] == [(run.run_id, "failed")]
-    assert set(records.parts(run).values()) == {"lost"}
+
+
+# By hand
+
+
+def test_run_by_hand_does_its_parts_itself_and_nobody_takes_one_from_it(records: Records) -> None:
+    run = by_hand(records)
+
+    part = runs.begin_part(records.database, run, 1, ["a", "b"])
+
+    assert part == Part(run.run_id, 1, JOB, ("a", "b"))
+    assert runs.start_part(records.database, run.run_id, 1) is None
+    assert runs.start_part(records.database, run.run_id, 0) is None
+    assert runs.finish_part(records.database, part, "succeeded") is None
+    over = runs.end_handing_out(records.database, run)
+    assert over is not None
+    assert (over.state, over.slot, over.requested_by) == ("succeeded", None, "ada")
+    assert records.journal(run) == {"run/succeeded": 1}
+
+
+def test_run_by_hand_may_take_for_hours_if_each_of_its_parts_does_not(records: Records) -> None:
+    run = by_hand(records)
+    for number in range(1, 4):
+        records.age(run, UNFINISHED - SECOND * 5)
+        assert runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED) == []
+        part = runs.begin_part(records.database, run, number, ["a"])
+        assert runs.finish_part(records.database, part, "succeeded") is None
+
+    over = runs.end_handing_out(records.database, run)
+
+    assert over is not None
+    assert over.state == "succeeded"
+
+
+def test_run_by_hand_whose_process_is_gone_is_given_up(records: Records) -> None:
+    run = by_hand(records)
+    runs.begin_part(records.database, run, 1, ["a"])
+    records.age(run, UNFINISHED + SECOND)
+
+    closed = runs.lose_parts(records.database, JOB, UNHEARD, UNFINISHED)
+
+    assert [(each.run_id, each.state) for each in closed] == [(run.run_id, "failed")]
+    assert records.parts(run) == {0: "lost", 1: "lost"}
+    assert runs.end_handing_out(records.database, run) is None
+    assert records.journal(run) == {"run/failed": 1}
+
+
+def test_what_went_wrong_while_looking_for_work_is_the_runs_error(records: Records) -> None:
+    run = by_hand(records)
+
+    over = runs.end_handing_out(records.database, run, "a privilege is missing")
+
+    assert over is not None
+    assert (over.state, over.error) == ("failed", "a privilege is missing")
 
 
 def test_two_ticks_that_give_up_the_same_parts_close_the_run_once(records: Records) -> None:
