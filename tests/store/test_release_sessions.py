@@ -270,6 +270,34 @@ def test_transcript_shared_with_a_row_that_goes_later_is_released_then(outbox: O
     assert outbox.talks() == []
 
 
+def test_judging_an_entry_reads_no_more_where_the_scope_is_large(outbox: Outbox) -> None:
+    """Whether a row still names the session is looked up, not searched for row by row."""
+    schema = outbox.database.statements.ledger_schema
+    for number in range(20):
+        outbox.talk(f"talk {number}")
+        outbox.row(f"a-{number}", f"talk {number}")
+    assert outbox.reap() == 20
+    outbox.do(
+        f"insert into {schema}.background_agents (scope, handle, rev, status, owner,"
+        " session_scoped, writer_id, session_id, spawned_at, updated_at, content)"
+        f" select '{SCOPE}', 'other-' || n, 1, 'running', 'o', false, 'w', 'other ' || n, 1, 1,"
+        " '{}' "
+        " from generate_series(1, 3000) n"
+    )
+    outbox.do("analyze")
+    statement = outbox.database.statements["preview_release_sessions"]
+
+    with psycopg.connect(outbox.url) as connection:
+        # WHY: a table this small may be read whole, which would say nothing of a large one.
+        connection.execute(b"set enable_seqscan = off")
+        row = connection.execute(
+            b"explain (analyze, buffers, format json) " + statement, {"now": NOW, "scopes": None}
+        ).fetchone()
+
+    assert row is not None
+    assert row[0][0]["Plan"]["Shared Hit Blocks"] < 500
+
+
 # When
 
 

@@ -17,6 +17,8 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from worker.embedded import embedded_postgres
+# A test run that was started in the background hands on that it ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with embedded_postgres(Path(sys.argv[1]), create=True, options={"fsync": "off"}) as url:
     print(url, flush=True)
     BODY

@@ -217,9 +217,9 @@ class TestOnRealFolders:
 
     def test_a_sibling_that_begins_like_the_fence_is_outside(self, tmp_path: Path) -> None:
         (tmp_path / "work").mkdir()
-        (tmp_path / "workspace").mkdir()
+        (tmp_path / "workshop").mkdir()
         report = audited(
-            MEMORY_ENGINE_DIR=f"{tmp_path}/workspace/", WORKSPACE_ROOTS=f"{tmp_path}/work/"
+            MEMORY_ENGINE_DIR=f"{tmp_path}/workshop/", WORKSPACE_ROOTS=f"{tmp_path}/work"
         )
         assert tags(report) == [OUTSIDE]
 
