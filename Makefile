@@ -11,7 +11,8 @@ export MAINT_DATA_DIR ?= $(CURDIR)/.data
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-# WHY a stamp per lock: an environment is made anew exactly when its lock changes.
+# WHY a stamp per lock: what a lock names is installed again exactly when it changes; what it names no
+# longer goes with `make clean`.
 $(VENV)/.python: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one with make PYTHON=..."; exit 1; }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -31,16 +31,25 @@ class BatchSize:
 
 @dataclass(slots=True)
 class Stamp:
-    """What the effects of a run are written down under. `now` is the run's time in milliseconds."""
+    """What the effects of a run are written down under.
+
+    `now`, in milliseconds, is when the run judges. Delays and leases count from each batch's own
+    time by the database's clock where `live`, and from `now` where a caller says what time it is.
+    """
 
     now: int
     run_id: UUID = NO_RUN
     batch: int = 0
+    live: bool = False
 
-    def next_batch(self) -> dict[str, object]:
+    def next_batch(self) -> dict[str, Any]:
         """The parameters that every statement of the next batch takes."""
         self.batch += 1
-        return {"run_id": self.run_id, "batch": self.batch, "now": self.now}
+        return {"run_id": self.run_id, "batch": self.batch, **self.times()}
+
+    def times(self) -> dict[str, Any]:
+        """When the run judges, and when this batch is; None: the database says."""
+        return {"now": self.now, "at": None if self.live else self.now}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,15 @@ class Backlog:
     oldest_ms: int
 
 
-_Place = TypeVar("_Place")
+class Place(Protocol):
+    """How far a job has come in a scope."""
+
+    @property
+    def scope(self) -> str:
+        """The scope."""
+
+
+_Place = TypeVar("_Place", bound=Place)
 
 
 class Window(Generic[_Place]):
@@ -73,15 +90,36 @@ class Window(Generic[_Place]):
         self._waiting = deque(places)
         self._size = size
         self._open: list[_Place] = []
+        # True: somebody else was at every scope of this batch, and nothing was done.
+        self.idle = False
 
-    def __iter__(self) -> Iterator[list[_Place]]:
-        """The next batch's places, until every scope is finished."""
+    def __iter__(self) -> Iterator[None]:
+        """Once for each batch, until every scope is finished."""
         while True:
             while self._waiting and len(self._open) < self._size.scopes:
                 self._open.append(self._waiting.popleft())
             if not self._open:
                 return
-            yield self._open
+            yield
+
+    def own(self, tx: Transaction, job: str) -> list[_Place]:
+        """The batch's places, less those at which somebody else is with this job.
+
+        They have their turn again later. May be empty: then there is nothing to do just now.
+        """
+        rows = tx.rows("lock_scopes", {"job": job, "scopes": [p.scope for p in self._open]})
+        ours = {row["scope"] for row in rows}
+        self._waiting.extend(p for p in self._open if p.scope not in ours)
+        self._open = [p for p in self._open if p.scope in ours]
+        self.idle = not ours
+        if self.idle:
+            tx.rows("pause")
+        return self._open
+
+    @property
+    def places(self) -> list[_Place]:
+        """The places of this batch."""
+        return self._open
 
     @property
     def rows_per_scope(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, Protocol, Required, TypedDict
 
 from store.access import RowSummary
 from store.records import AgentRecord, Status
@@ -73,7 +73,7 @@ class Expect(TypedDict, total=False):
     `rev` is required. A string must be equal, None must be absent, an omitted field is not asked.
     """
 
-    rev: int
+    rev: Required[int]
     status: Status
     parked_checkpoint_token: str | None
     park_claim_id: str | None

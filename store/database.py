@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -112,19 +112,6 @@ class Transaction:
         with self._connection.cursor(name="stream") as cursor:
             cursor.itersize = size
             yield from cursor.execute(self._statements[statement], params or {})
-
-    def copy_in(self, target: str, columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> int:
-        """COPY rows into `ledger.<target>`; gives their number."""
-        count = 0
-        statement = f"copy ledger.{target} ({', '.join(columns)}) from stdin"
-        with (
-            self._connection.cursor() as cursor,
-            cursor.copy(self._statements.named(statement)) as copy,
-        ):
-            for row in rows:
-                copy.write_row(row)
-                count += 1
-        return count
 
 
 class Database:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
+
+from psycopg.rows import DictRow
 
 from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
 from store.database import Database, Transaction
@@ -60,45 +62,59 @@ def _unclaimed(
     database: Database, places: list[_Place], stamp: Stamp, size: BatchSize, *, claimed_too: bool
 ) -> Iterator[Done]:
     window = Window(places, size)
-    for batch in window:
-        params = {
+    for _ in window:
+        stamped = {
             **stamp.next_batch(),
-            **_params(batch),
             "attribution": STALE_RUNNING_REAP_ATTRIBUTION,
             "claimed_too": claimed_too,
-            "rows_per_scope": window.rows_per_scope,
         }
         try:
-            with database.transaction(brief=True) as tx:
-                rows = tx.rows("flip_stale_running", params)
-                lost = journal_lost(tx, JOB, params, rows)
+            rows, lost = _batch(database, "flip_stale_running", window, stamped, brief=True)
         except TimedOut:
-            with database.transaction() as tx:
-                rows = tx.rows("flip_stale_running_past_locks", params)
-                lost = journal_lost(tx, JOB, params, rows)
+            rows, lost = _batch(database, "flip_stale_running_past_locks", window, stamped)
         reached = {
             row["scope"]: row["upto_handle"] for row in rows if window.unfinished(row["seen"])
         }
         window.advance(
-            [replace(p, after_handle=reached[p.scope]) for p in batch if p.scope in reached]
+            [replace(p, after_handle=reached[p.scope]) for p in window.places if p.scope in reached]
         )
         flipped = sum(row["done"] for row in rows)
-        if flipped or lost:
+        if flipped or lost or window.idle:
             yield Done({("flipped", None): flipped, ("lost_race", None): lost})
+
+
+def _batch(
+    database: Database,
+    statement: str,
+    window: Window[_Place],
+    stamped: dict[str, Any],
+    *,
+    brief: bool = False,
+) -> tuple[list[DictRow], int]:
+    """One transaction: its rows of (scope, upto_handle, seen, done), and the lost races."""
+    with database.transaction(brief=brief) as tx:
+        places = window.own(tx, JOB)
+        if not places:
+            return [], 0
+        params = {**stamped, **_params(places), "rows_per_scope": window.rows_per_scope}
+        rows = tx.rows(statement, params)
+        return rows, journal_lost(tx, JOB, params, rows)
 
 
 def _claimed(
     database: Database, places: list[_Place], stamp: Stamp, size: BatchSize
 ) -> Iterator[Done]:
     window = Window(places, size)
-    for batch in window:
+    for _ in window:
         params = {**stamp.next_batch(), "attribution": STALE_RUNNING_REAP_ATTRIBUTION}
         by_kind: dict[tuple[str, str | None], int] = {}
+        candidates: list[DictRow] = []
         with database.transaction() as tx:
-            candidates = tx.rows(
-                "flip_claimed_candidates",
-                {**params, **_params(batch), "rows_per_scope": window.rows_per_scope},
-            )
+            if batch := window.own(tx, JOB):
+                candidates = tx.rows(
+                    "flip_claimed_candidates",
+                    {**params, **_params(batch), "rows_per_scope": window.rows_per_scope},
+                )
             if candidates:
                 judgement = Judgement(tx, candidates)
                 done = judgement.write("flip_claimed", params)
@@ -106,9 +122,9 @@ def _claimed(
                 by_kind["flipped", None] = sum(row["done"] for row in done)
         reached = {row["scope"]: row["handle"] for row in candidates}
         window.advance(
-            [replace(p, after_handle=reached[p.scope]) for p in batch if p.scope in reached]
+            [replace(p, after_handle=reached[p.scope]) for p in window.places if p.scope in reached]
         )
-        if by_kind:
+        if by_kind or window.idle:
             yield Done(by_kind)
 
 

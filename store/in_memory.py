@@ -218,7 +218,9 @@ class InMemoryAgentStore:
                 if row.park_claim_id is not None and checkpoint is not None:
                     if checkpoint.status == "pending" and not _expired(checkpoint, now):
                         continue
-                    heard = max(heard, checkpoint.updated_at or heard)
+                    heard = max(
+                        heard, heard if checkpoint.updated_at is None else checkpoint.updated_at
+                    )
             if heard >= silent_since:
                 continue
             _fail(row, now, STALE_RUNNING_REAP_ATTRIBUTION)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from psycopg.rows import DictRow
 
 from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
 from store.database import Database, Transaction
@@ -72,44 +74,59 @@ def _arm(
 ) -> Iterator[Done]:
     # WHY all scopes at once for the unsettled: hardly any scope has one.
     wide = replace(size, scopes=max(1, min(len(places), size.rows)))
+    shared = {"arm": arm, "release_delay_ms": release_delay // timedelta(milliseconds=1)}
     for statement, past_locks, shape in (
         ("reap", "reap_past_locks", size),
         ("reap_unsettled", None, wide),
     ):
         window = Window(places, shape)
-        for batch in window:
-            params = {
-                **stamp.next_batch(),
-                "arm": arm,
-                "release_delay_ms": release_delay // timedelta(milliseconds=1),
-                "rows_per_scope": window.rows_per_scope,
-                "scopes": [p.scope for p in batch],
-                "last_ats": [p.last_at for p in batch],
-                "last_handles": [p.last_handle for p in batch],
-                "after_ats": [p.after_at for p in batch],
-                "after_handles": [p.after_handle for p in batch],
-            }
+        for _ in window:
+            stamped = {**stamp.next_batch(), **shared}
             try:
-                with database.transaction(brief=True) as tx:
-                    rows = tx.rows(statement, params)
-                    lost = journal_lost(tx, JOB, params, rows)
+                rows, lost = _batch(
+                    database, statement, window, stamped, brief=past_locks is not None
+                )
             except TimedOut:
                 if past_locks is None:
                     raise
-                with database.transaction() as tx:
-                    rows = tx.rows(past_locks, params)
-                    lost = journal_lost(tx, JOB, params, rows)
+                rows, lost = _batch(database, past_locks, window, stamped)
             reached = {row["scope"]: row for row in rows if window.unfinished(row["seen"])}
             window.advance(
                 [
                     replace(p, after_at=row["upto_at"], after_handle=row["upto_handle"])
-                    for p in batch
+                    for p in window.places
                     if (row := reached.get(p.scope)) is not None
                 ]
             )
             deleted = sum(row["done"] for row in rows)
-            if deleted or lost:
+            if deleted or lost or window.idle:
                 yield Done({(arm, None): deleted, ("lost_race", None): lost})
+
+
+def _batch(
+    database: Database,
+    statement: str,
+    window: Window[_Place],
+    stamped: dict[str, Any],
+    *,
+    brief: bool = False,
+) -> tuple[list[DictRow], int]:
+    """One transaction: rows of (scope, upto_at, upto_handle, seen, done), and the lost races."""
+    with database.transaction(brief=brief) as tx:
+        places = window.own(tx, JOB)
+        if not places:
+            return [], 0
+        params = {
+            **stamped,
+            "rows_per_scope": window.rows_per_scope,
+            "scopes": [p.scope for p in places],
+            "last_ats": [p.last_at for p in places],
+            "last_handles": [p.last_handle for p in places],
+            "after_ats": [p.after_at for p in places],
+            "after_handles": [p.after_handle for p in places],
+        }
+        rows = tx.rows(statement, params)
+        return rows, journal_lost(tx, JOB, params, rows)
 
 
 def preview_reap(

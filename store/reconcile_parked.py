@@ -86,23 +86,18 @@ def _kind(
     excluded: Excluded,
 ) -> Iterator[Done]:
     window = Window(places, size)
-    for batch in window:
+    for _ in window:
         params = {**stamp.next_batch(), "errors": json.dumps(FAILURES)}
         by_kind: Counter[tuple[str, str | None]] = Counter()
+        candidates: list[DictRow] = []
         with database.transaction() as tx:
-            candidates = tx.rows(
-                statement,
-                {
+            if batch := window.own(tx, JOB):
+                asked = {
                     **params,
-                    "scopes": [p.scope for p in batch],
-                    "leased_sinces": [p.leased_since for p in batch],
-                    "after_parked_ats": [p.after_parked_at for p in batch],
-                    "after_handles": [p.after_handle for p in batch],
-                    "exclude_writer_ids": [*excluded.writer_ids],
-                    "exclude_handles": [*excluded.handles],
+                    **_params(batch, excluded),
                     "rows_per_scope": window.rows_per_scope,
-                },
-            )
+                }
+                candidates = tx.rows(statement, asked)
             if candidates:
                 judgement = Judgement(tx, candidates)
                 judgement.expire(stamp.now)
@@ -110,9 +105,20 @@ def _kind(
                 by_kind.update(judgement.journal_undone(JOB, params, done))
                 for row in done:
                     by_kind[row["arm"], row["verdict"]] += row["done"]
-        window.advance(_advanced(batch, candidates))
-        if by_kind:
+        window.advance(_advanced(window.places, candidates))
+        if by_kind or window.idle:
             yield Done(dict(by_kind))
+
+
+def _params(batch: Sequence[_Place], excluded: Excluded) -> dict[str, object]:
+    return {
+        "scopes": [p.scope for p in batch],
+        "leased_sinces": [p.leased_since for p in batch],
+        "after_parked_ats": [p.after_parked_at for p in batch],
+        "after_handles": [p.after_handle for p in batch],
+        "exclude_writer_ids": [*excluded.writer_ids],
+        "exclude_handles": [*excluded.handles],
+    }
 
 
 def _advanced(batch: Sequence[_Place], candidates: Sequence[DictRow]) -> list[_Place]:

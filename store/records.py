@@ -40,7 +40,10 @@ BIGINT_MIN: Final = -(2**63)
 KEY_BYTES_MAX: Final = 2600
 # WHY: this language reads and writes JSON by recursion, and no integer of more digits.
 NESTING_MAX: Final = 100
-INTEGER_MAX: Final = 10**4300
+_DIGITS_MAX: Final = 4300
+INTEGER_MAX: Final = 10**_DIGITS_MAX
+# WHY: numeric holds 16,383 digits after the point; a sign and four digits are within that.
+_EXPONENT_DIGITS_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -274,7 +277,13 @@ def clear_revived_row_terminal_payload(record: AgentRecord) -> None:
 def parse_json_object(line: str) -> dict[str, Any]:
     """The JSON object of one line. Raises InvalidRecord for anything else."""
     try:
-        value = json.loads(line, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        value = json.loads(
+            line,
+            object_pairs_hook=_no_duplicates,
+            parse_constant=_no_constant,
+            parse_int=_integer,
+            parse_float=_number,
+        )
     except RecursionError:
         raise InvalidRecord("the line", "is nested too deeply") from None
     except ValueError as error:
@@ -291,6 +300,19 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidRecord(twice, "stands twice in one object")
     return members
+
+
+def _integer(text: str) -> int:
+    """The integer, or one that every check refuses by its member: too many digits."""
+    return int(text) if len(text) <= _DIGITS_MAX else INTEGER_MAX
+
+
+def _number(text: str) -> float:
+    """The number, or infinity where its exponent is beyond what Postgres can hold."""
+    _, _, exponent = text.lower().partition("e")
+    if len(exponent) > _EXPONENT_DIGITS_MAX:
+        return math.inf
+    return float(text)
 
 
 def _no_constant(text: str) -> float:

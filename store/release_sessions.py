@@ -27,8 +27,12 @@ class Drain:
 
     def backoffs_ms(self, jitter: Callable[[], float]) -> list[int]:
         """The pause after each attempt, doubling, each longer by up to a quarter at random."""
-        pauses = (self.backoff * 2**n for n in range(self.attempts))
-        return [int(min(p, self.backoff_max) / _MS * (1 + jitter() / 4)) for p in pauses]
+        pauses = []
+        pause = min(self.backoff, self.backoff_max)
+        for _ in range(self.attempts):
+            pauses.append(int(pause / _MS * (1 + jitter() / 4)))
+            pause = min(pause * 2, self.backoff_max)
+        return pauses
 
 
 def release_sessions(
@@ -50,7 +54,7 @@ def release_sessions(
             entries = tx.rows(
                 "claim_releases",
                 {
-                    "now": stamp.now,
+                    **stamp.times(),
                     "scopes": None if scopes is None else list(scopes),
                     "limit": drain.batch,
                     "claim_id": claim_id,

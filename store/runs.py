@@ -162,7 +162,7 @@ def _ended(
 ) -> Run | None:
     tx.one("lock_run", {"run_id": part.run_id})
     now = clock(tx)
-    tx.do(
+    ended = tx.do(
         "finish_part",
         {
             "run_id": part.run_id,
@@ -173,6 +173,8 @@ def _ended(
             "now": now,
         },
     )
+    if not ended:
+        tx.do("refresh_report", {"run_id": part.run_id})
     return _finished(tx, part.run_id, now)
 
 

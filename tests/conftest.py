@@ -35,7 +35,10 @@ class Servers:
                 pytest.fail(reason)
             pytest.skip(reason)
         if version not in self._urls:
-            self._urls[version] = self._stack.enter_context(ledgers.server(version))
+            url = self._stack.enter_context(ledgers.server(version))
+            if os.environ.get(REQUIRE_ALL):
+                assert ledgers.major_version(url) == version, "another version is not the one meant"
+            self._urls[version] = url
         return self._urls[version]
 
     def ledger(self, version: str, layout: ledgers.Layout) -> tuple[str, Database]:

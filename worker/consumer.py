@@ -1,6 +1,9 @@
-"""Celery's consumer without the steps by which workers talk to one another through the broker."""
+"""Celery's consumer without what would give the broker a say over this worker."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from celery.worker import consumer
 
@@ -17,3 +20,19 @@ class Consumer(consumer.Consumer):
             "celery.worker.consumer.delayed_delivery:DelayedDelivery",
             "celery.worker.consumer.consumer:Evloop",
         ]
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
+        """What is called with each message; one that cannot be read is logged and dropped.
+
+        WHY: the library drops three kinds of malformed message; any other ends the process, or is
+        put back and read again for ever.
+        """
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def handle_or_drop(message: Any) -> None:
+            try:
+                handle(message)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                self.on_decode_error(message, error)
+
+        return handle_or_drop

@@ -117,7 +117,7 @@ METRICS: Final = (
     ),
     Metric(
         "background_agent_lost_race_total",
-        "Rows left alone because a live writer changed them first.",
+        "Rows left alone because another writer, or another job, changed or held them first.",
         "rows",
         ("job",),
         _each(_ROW_JOBS),

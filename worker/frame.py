@@ -82,7 +82,7 @@ def _do(process: Process, part: runs.Part, policy: Policy) -> Outcome:
         with process.database.transaction(read_only=True) as tx:
             now = runs.clock(tx)
         # WHY a batch range per part: (run, batch) names one transaction of the journal.
-        stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000)
+        stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000, live=True)
         return JOBS[part.job].run(process.context(stamp, policy=policy), part.scopes)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))

@@ -60,6 +60,10 @@ class TextLines(logging.Formatter):
         return line.rstrip()
 
 
+# What a run without any effect says of itself, where "nothing to do" would be wrong.
+_NOTHING: Final = {"audit_memory": "see the warnings, if any", "load_sample": "the sample"}
+
+
 def _run_in_words(run: dict[str, Any]) -> str:
     did = ", ".join(f"{what} {count}" for what, count in sorted(run["did"].items()))
     by = "" if run["requested_by"] == "schedule" else f", asked for by {run['requested_by']}"
@@ -67,7 +71,7 @@ def _run_in_words(run: dict[str, Any]) -> str:
     error = f": {run['error']}" if "error" in run else ""
     return (
         f"{run['job']:18}  {run['outcome']} in {run['took']}{by}{more}{error}"
-        f"  {did or 'nothing to do'}"
+        f"  {did or _NOTHING.get(run['job'], 'nothing to do')}"
     )
 
 

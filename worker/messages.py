@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from celery import shared_task
+from kombu.exceptions import OperationalError
 
 from worker import frame
 from worker.context import current
@@ -18,7 +19,7 @@ PART = "maintenance.part"
 
 
 @shared_task(name=TICK)
-def tick(job: Any = None, **_: Any) -> None:
+def tick(*_: Any, job: Any = None, **__: Any) -> None:
     """Look whether a slot of the job is due, and send a message for each part of it."""
     process = current()
     entry = process.entries.get(job) if isinstance(job, str) else None
@@ -26,14 +27,19 @@ def tick(job: Any = None, **_: Any) -> None:
         log.warning("message_refused", extra={"message_name": TICK, "problem": "no such job"})
         return
     for run_id, number in frame.tick(process, entry.job):
-        part.apply_async(
-            kwargs={"run_id": str(run_id), "part": number},
-            expires=entry.expires.total_seconds(),
-        )
+        try:
+            part.apply_async(
+                kwargs={"run_id": str(run_id), "part": number},
+                expires=entry.expires.total_seconds(),
+            )
+        except OperationalError as error:
+            # The parts that were not sent are lost, and the next tick finds their work again.
+            log.error("broker_unreachable", extra={"job": entry.job, "error": str(error)})
+            return
 
 
 @shared_task(name=PART)
-def part(run_id: Any = None, part: Any = None, **_: Any) -> None:
+def part(*_: Any, run_id: Any = None, part: Any = None, **__: Any) -> None:
     """Do one part of a run that stands in Postgres, if nobody did."""
     try:
         known = UUID(run_id)

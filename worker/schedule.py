@@ -13,14 +13,10 @@ from celery.schedules import BaseSchedule, schedstate
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One job's place in the cadence; it fires at UTC multiples of `every`.
-
-    `by_scope` False: the job knows no scopes and is one message.
-    """
+    """One job's place in the cadence; it fires at UTC multiples of `every`."""
 
     job: str
     every: timedelta
-    by_scope: bool = True
 
     @property
     def expires(self) -> timedelta:
@@ -32,16 +28,13 @@ SCHEDULE: Final[tuple[Entry, ...]] = (
     Entry("flip_stale_running", every=timedelta(minutes=1)),
     Entry("reconcile_parked", every=timedelta(minutes=1)),
     Entry("reap", every=timedelta(minutes=10)),
-    Entry("release_sessions", every=timedelta(minutes=1), by_scope=False),
+    Entry("release_sessions", every=timedelta(minutes=1)),
 )
 
 
 def entries(periods: Mapping[str, timedelta]) -> dict[str, Entry]:
     """The cadence by job, with the periods that a policy names in place of the defaults."""
-    return {
-        entry.job: Entry(entry.job, periods.get(entry.job, entry.every), entry.by_scope)
-        for entry in SCHEDULE
-    }
+    return {entry.job: Entry(entry.job, periods.get(entry.job, entry.every)) for entry in SCHEDULE}
 
 
 class Slots(BaseSchedule):

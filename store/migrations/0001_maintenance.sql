@@ -1,4 +1,6 @@
 -- The worker's own tables. All times are milliseconds since the Unix epoch.
+-- WHY no collation of their own: compared with a column of the ledger, a key then takes that
+-- column's, whatever it is, and the ledger's indexes serve.
 
 create schema if not exists maintenance;
 
@@ -45,7 +47,7 @@ create table maintenance.journal (
     batch  bigint not null,
     at     bigint not null,
     job    text not null,
-    scope  text collate "C",
+    scope  text,
     arm    text not null,
     cause  text,
     count  bigint not null
@@ -55,9 +57,9 @@ create index journal_by_run on maintenance.journal (run_id);
 -- The outbox: transcripts of rows that are gone, to be released once their delay is over.
 create table maintenance.session_releases (
     id            bigint generated always as identity primary key,
-    scope         text collate "C" not null,
-    session_id    text collate "C" not null,
-    handle        text collate "C" not null,
+    scope         text not null,
+    session_id    text not null,
+    handle        text not null,
     settled_at    bigint not null,
     run_id        uuid not null,
     queued_at     bigint not null,
@@ -70,8 +72,7 @@ create table maintenance.session_releases (
 );
 create index session_releases_pending on maintenance.session_releases (not_before, id)
     where state = 'pending';
-create index session_releases_other on maintenance.session_releases (scope, session_id)
-    where state <> 'pending';
+create index session_releases_session on maintenance.session_releases (scope, session_id);
 
 -- What the last memory audit of this deployment found.
 create table maintenance.memory_boundary (

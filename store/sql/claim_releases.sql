@@ -14,7 +14,7 @@ with due as (
 )
 update maintenance.session_releases r
 set claim_id = %(claim_id)s,
-    claimed_until = %(now)s + %(lease_ms)s::bigint,
+    claimed_until = {at} + %(lease_ms)s::bigint,
     attempts = r.attempts + 1
 from due d
 where r.id = d.id

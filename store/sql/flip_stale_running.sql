@@ -8,22 +8,7 @@
 with part as (
     {flip_part}
 ),
-reach as materialized (
-    select p.*, r.handle as upto_handle, r.seen
-    from part p
-    cross join lateral (
-        select b.handle, count(*) over () as seen
-        from (
-            select a.handle
-            from ledger.background_agents a
-            where a.scope = p.scope and {silent} and a.handle > p.after_handle
-            order by a.handle
-            limit %(rows_per_scope)s
-        ) b
-        order by b.handle desc
-        limit 1
-    ) r
-),
+{flip_reach},
 flipped as (
     update ledger.background_agents a
     set {flip_assignments}
@@ -35,7 +20,4 @@ flipped as (
     returning a.scope
 ),
 {flip_journal}
-select p.scope, p.upto_handle, p.seen, count(f.scope) as done
-from reach p
-left join flipped f on f.scope = p.scope
-group by p.scope, p.upto_handle, p.seen
+{flip_result}

@@ -4,15 +4,18 @@
 with part as (
     {flip_part}
 ),
+{flip_reach},
 due as materialized (
     select d.scope, d.handle, d.rev
-    from part p
+    from reach p
     cross join lateral (
         select a.scope, a.handle, a.rev
         from ledger.background_agents a
-        where a.scope = p.scope and {silent} and a.handle > p.after_handle
+        where a.scope = p.scope
+            and {silent}
+            and a.handle > p.after_handle
+            and a.handle <= p.upto_handle
         order by a.handle
-        limit %(rows_per_scope)s
         for update skip locked
     ) d
 ),
@@ -23,11 +26,5 @@ flipped as (
     where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
     returning a.scope
 ),
-{flip_journal},
-reach as (
-    select scope, max(handle) as upto_handle, count(*) as seen from due group by scope
-)
-select p.scope, p.upto_handle, p.seen, count(f.scope) as done
-from reach p
-left join flipped f on f.scope = p.scope
-group by p.scope, p.upto_handle, p.seen
+{flip_journal}
+{flip_result}

@@ -12,7 +12,7 @@ with claimed as (
 judged as (
     select c.scope, c.session_id, {release_verdict} as verdict
     from claimed c
-    left join ledger.agent_sessions s on s.scope = c.scope and s.session_id = c.session_id
+    {release_facts}
     cross join lateral (select c.session_id) l
 )
 select

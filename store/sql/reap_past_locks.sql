@@ -1,21 +1,22 @@
 -- The same as reap.sql where somebody holds a row: what is locked is passed over, not waited for.
--- Slower, because each row is locked before it is deleted; used when a batch has timed out on a lock.
+-- Slower, because each row is locked before it is deleted; used when a batch has timed out.
 -- Race:   SKIP LOCKED passes over a revival in flight; a row that moved since is judged again.
 -- Index:  background_agents_terminal (scope, settled_at, handle).
 with part as (
     {reap_part}
 ),
+{reap_reach},
 due as materialized (
-    select d.scope, d.handle, d.rev, d.settled_at
-    from part p
+    select d.scope, d.handle, d.rev
+    from reach p
     cross join lateral (
-        select a.scope, a.handle, a.rev, a.settled_at
+        select a.scope, a.handle, a.rev
         from ledger.background_agents a
         where a.scope = p.scope
             and {settled_beyond}
             and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
+            and (a.settled_at, a.handle) <= (p.upto_at, p.upto_handle)
         order by a.settled_at, a.handle
-        limit %(rows_per_scope)s
         for update skip locked
     ) d
 ),
@@ -25,15 +26,5 @@ gone as (
     where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
     returning a.scope, a.handle, a.session_id, a.settled_at as aged_by
 ),
-{release_and_journal},
-reach as (
-    select distinct on (scope)
-        scope, settled_at as upto_at, handle as upto_handle,
-        count(*) over (partition by scope) as seen
-    from due
-    order by scope, settled_at desc, handle desc
-)
-select p.scope, p.upto_at, p.upto_handle, p.seen, count(g.scope) as done
-from reach p
-left join gone g on g.scope = p.scope
-group by p.scope, p.upto_at, p.upto_handle, p.seen
+{release_and_journal}
+{reap_result}

@@ -5,17 +5,33 @@
 with part as (
     {reap_part}
 ),
+reach as materialized (
+    select p.*, 0::bigint as upto_at, r.handle as upto_handle, r.seen
+    from part p
+    cross join lateral (
+        select b.handle, count(*) over () as seen
+        from (
+            select a.handle
+            from ledger.background_agents a
+            where a.scope = p.scope and {unsettled_beyond} and a.handle > p.after_handle
+            order by a.handle
+            limit %(rows_per_scope)s
+        ) b
+        order by b.handle desc
+        limit 1
+    ) r
+),
 due as materialized (
     select d.scope, d.handle, d.rev
-    from part p
+    from reach p
     cross join lateral (
         select a.scope, a.handle, a.rev
         from ledger.background_agents a
         where a.scope = p.scope
             and {unsettled_beyond}
             and a.handle > p.after_handle
+            and a.handle <= p.upto_handle
         order by a.handle
-        limit %(rows_per_scope)s
         for update skip locked
     ) d
 ),
@@ -25,11 +41,5 @@ gone as (
     where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
     returning a.scope, a.handle, a.session_id, a.updated_at as aged_by
 ),
-{release_and_journal},
-reach as (
-    select scope, max(handle) as upto_handle, count(*) as seen from due group by scope
-)
-select p.scope, 0::bigint as upto_at, p.upto_handle, p.seen, count(g.scope) as done
-from reach p
-left join gone g on g.scope = p.scope
-group by p.scope, p.upto_handle, p.seen
+{release_and_journal}
+{reap_result}

@@ -14,7 +14,7 @@ with claimed as (
 judged as materialized (
     select c.id, c.scope, c.session_id, c.attempts, {release_verdict} as verdict
     from claimed c
-    left join ledger.agent_sessions s on s.scope = c.scope and s.session_id = c.session_id
+    {release_facts}
     left join unnest(%(locked_scopes)s::text[], %(locked_session_ids)s::text[])
         as l (scope, session_id) on l.scope = c.scope and l.session_id = c.session_id
 ),
@@ -43,7 +43,7 @@ put_back as (
         end,
         claim_id = null,
         claimed_until = null,
-        not_before = %(now)s + (%(backoffs_ms)s::bigint[])[least(j.attempts, %(attempts_max)s)],
+        not_before = {at} + (%(backoffs_ms)s::bigint[])[least(j.attempts, %(attempts_max)s)],
         last_error = case when j.verdict = 'locked' then 'the transcript is held by a writer' end
     from judged j
     where r.id = j.id and j.verdict in ('suspect', 'locked')

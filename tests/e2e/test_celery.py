@@ -203,7 +203,7 @@ def test_worker_waits_for_its_broker_and_never_tells_its_password(
 
 def test_database_out_of_reach_costs_ticks_and_not_the_worker(deploy: Deploy) -> None:
     """Each is one line in the log, without the password; the worker ends in order."""
-    deployment = deploy()
+    deployment = deploy(CONNECT_TIMEOUT="1s")
     worker = deployment.worker(
         DATABASE_URL=f"postgresql://sema:{SECRET}@127.0.0.1:{free_port()}/sema", LOG_LEVEL="debug"
     )
@@ -222,7 +222,7 @@ def test_database_out_of_reach_costs_ticks_and_not_the_worker(deploy: Deploy) ->
 
 def test_database_that_comes_back_is_worked_on_again(deploy: Deploy) -> None:
     """Its connections are cut and refused for a while, then it is there as before."""
-    deployment = deploy()
+    deployment = deploy(CONNECT_TIMEOUT="1s")
     worker = deployment.worker()
     worker.wait_for(READY)
     producer = deployment.producer()

@@ -275,7 +275,7 @@ def test_policy_explain(tmp_path: Path) -> None:
         ["keep", "off", "override"],
         ["and", "not", "7"],
     ]
-    assert "a scope cannot be blank" in cli.refusal("policy", "explain", " ")
+    assert "a scope cannot be empty" in cli.refusal("policy", "explain", "")
 
 
 SERVER = {

@@ -85,8 +85,13 @@ def tables_of(connection: psycopg.Connection[Any]) -> list[str]:
 
 def _load(database: Database) -> None:
     with database.transaction() as tx:
-        tx.copy_in("background_agents", COPY_COLUMNS, copy_rows(3, NOW, ROWS, SCOPES, **MIX))
-        checkpoints = copy_checkpoints(3, NOW, ROWS, SCOPES, **MIX)
-        tx.copy_in("checkpoints", CHECKPOINT_COLUMNS, checkpoints)
-        sessions = copy_sessions(3, NOW, ROWS, SCOPES, **MIX)
-        tx.copy_in("agent_sessions", SESSION_COLUMNS, sessions)
+        for table, columns, rows in (
+            ("background_agents", COPY_COLUMNS, copy_rows(3, NOW, ROWS, SCOPES, **MIX)),
+            ("checkpoints", CHECKPOINT_COLUMNS, copy_checkpoints(3, NOW, ROWS, SCOPES, **MIX)),
+            ("agent_sessions", SESSION_COLUMNS, copy_sessions(3, NOW, ROWS, SCOPES, **MIX)),
+        ):
+            statement = f"copy ledger.{table} ({', '.join(columns)}) from stdin"
+            named = database.statements.named(statement)
+            with tx._connection.cursor() as cursor, cursor.copy(named) as copy:
+                for row in rows:
+                    copy.write_row(row)

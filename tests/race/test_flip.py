@@ -56,10 +56,10 @@ def test_heartbeat_held_for_longer_than_the_job_waits_costs_only_its_own_row(
     rows.running("d", scope="t")
     writer.begin_heartbeat("b")
 
-    assert hasty_jobs.flip(scopes=["s", "t"]) == {FLIPPED: 3}
+    assert hasty_jobs.flip(scopes=["s", "t"]) == {FLIPPED: 3, LOST_RACE: 1}
 
     assert hasty_jobs.database.ran["flip_stale_running_past_locks"] == 1
-    assert rows.journal() == {FLIPPED: 3}
+    assert rows.journal() == {FLIPPED: 3, LOST_RACE: 1}
     assert rows.brief("d", "t") == ("failed", 2)
 
     writer.commit()
@@ -97,7 +97,7 @@ def test_heartbeat_before_the_batch_is_done_again_past_locks_saves_the_row(
 
     hasty_jobs.database.before("flip_stale_running_past_locks", renews)
 
-    assert hasty_jobs.flip() == {FLIPPED: 1}
+    assert hasty_jobs.flip() == {FLIPPED: 1, LOST_RACE: 1}
     assert [rows.brief(handle) for handle in ("a", "b", "c")] == [
         ("failed", 2),
         ("running", 1),

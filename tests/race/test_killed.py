@@ -134,6 +134,6 @@ def test_job_killed_after_it_gave_up_a_lock_has_done_nothing_twice(
         hasty_jobs.reap(max_age_ms=60_000)
     assert (rows.handles(), rows.queued(), rows.journal()) == (["a", "b", "c"], [], {})
 
-    assert hasty_jobs.reap(max_age_ms=60_000) == {"reap/max_age": 2}
+    assert hasty_jobs.reap(max_age_ms=60_000) == {"reap/max_age": 2, "reap/lost_race": 1}
     assert [handle for handle, _ in rows.queued()] == ["a", "c"]
-    assert rows.journal() == {"reap/max_age": 2}
+    assert rows.journal() == {"reap/max_age": 2, "reap/lost_race": 1}

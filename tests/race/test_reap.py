@@ -36,6 +36,23 @@ def test_revival_committed_while_the_delete_waits_saves_the_row(
     assert jobs.reap(max_age_ms=AGE) == {}
 
 
+@pytest.mark.parametrize("status", ["running", "parked"])
+def test_row_that_lives_is_saved_though_it_still_says_when_it_ended(
+    rows: Rows, writer: Writer, jobs: Jobs, status: str
+) -> None:
+    """A reviver may leave the settling time behind: it is the status that counts."""
+    rows.finished("a", "b")
+    writer.begin_touch("a", status=status)
+
+    reaping = jobs.start(jobs.reap, max_age_ms=AGE)
+    reaping.waits_for(writer.pid)
+    writer.commit()
+
+    assert reaping.result() == {"reap/max_age": 1, "reap/lost_race": 1}
+    assert rows.brief("a") == (status, 2)
+    assert rows.row("a")["settled_at"] == LONG_AGO
+
+
 def test_revival_rolled_back_while_the_delete_waits_saves_nothing(
     rows: Rows, writer: Writer, jobs: Jobs
 ) -> None:
@@ -62,11 +79,11 @@ def test_revival_held_for_longer_than_the_job_waits_costs_only_its_own_row(
     rows.finished("d", "e", scope="t")
     writer.begin_revival("b")
 
-    assert hasty_jobs.reap(**policy, scopes=["s", "t"]) == {f"reap/{arm}": 4}
+    assert hasty_jobs.reap(**policy, scopes=["s", "t"]) == {f"reap/{arm}": 4, "reap/lost_race": 1}
 
     assert hasty_jobs.database.ran["reap_past_locks"] == 1
     assert (rows.handles("s"), rows.handles("t")) == (["b"], [])
-    assert rows.journal() == {f"reap/{arm}": 4}
+    assert rows.journal() == {f"reap/{arm}": 4, "reap/lost_race": 1}
     assert [handle for handle, _ in rows.queued()] == ["a", "c"]
 
     writer.rollback()
@@ -257,7 +274,7 @@ def test_revival_in_flight_of_a_row_that_never_said_when_it_ended_is_passed_over
         rows.agent(handle, status="killed", session_id=f"transcript of {handle}")
     writer.begin_revival("b")
 
-    assert jobs.reap(max_age_ms=AGE) == {"reap/max_age": 2}
+    assert jobs.reap(max_age_ms=AGE) == {"reap/max_age": 2, "reap/lost_race": 1}
     assert rows.handles() == ["b"]
 
     writer.commit()
@@ -273,7 +290,7 @@ def test_revival_rolled_back_leaves_an_unsettled_row_to_the_next_run(
     rows.agent("a", status="killed")
     writer.begin_revival("a")
 
-    assert jobs.reap(keep=0) == {}
+    assert jobs.reap(keep=0) == {"reap/lost_race": 1}
     writer.rollback()
 
     assert jobs.reap(keep=0) == {"reap/keep": 1}
@@ -305,24 +322,21 @@ def test_revival_before_the_batch_is_done_again_past_locks_saves_the_row(
     other_writer.begin_touch("b")
     hasty_jobs.database.before("reap_past_locks", lambda: revive(writer, "c"))
 
-    assert hasty_jobs.reap(max_age_ms=AGE) == {"reap/max_age": 1}
+    assert hasty_jobs.reap(max_age_ms=AGE) == {"reap/max_age": 1, "reap/lost_race": 1}
 
     assert rows.handles() == ["b", "c"]
     assert rows.brief("c") == ("running", 2)
     assert rows.queued() == [("a", "transcript of a")]
 
 
-def test_every_row_held_means_nothing_done_and_nothing_counted(
-    rows: Rows, writer: Writer, hasty_jobs: Jobs
-) -> None:
+def test_every_row_held_means_nothing_is_done(rows: Rows, writer: Writer, hasty_jobs: Jobs) -> None:
     rows.finished("a", "b")
     writer.begin_revival("a")
     writer.begin_revival("b")
 
-    assert hasty_jobs.reap(max_age_ms=AGE) == {}
+    assert hasty_jobs.reap(max_age_ms=AGE) == {"reap/lost_race": 2}
 
     assert rows.handles() == ["a", "b"]
-    assert rows.journal() == {}
     assert rows.queued() == []
 
 
@@ -334,7 +348,7 @@ def test_a_held_row_does_not_hide_the_rows_behind_it(
     hasty_jobs.size = BatchSize(rows=1, scopes=1)
     writer.begin_revival("a")
 
-    assert hasty_jobs.reap(max_age_ms=AGE) == {"reap/max_age": 3}
+    assert hasty_jobs.reap(max_age_ms=AGE) == {"reap/max_age": 3, "reap/lost_race": 1}
 
     writer.commit()
     assert rows.handles() == ["a"]

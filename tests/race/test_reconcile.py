@@ -1,6 +1,8 @@
 """Who wins when a parked row, its claim or its checkpoint moves while it is being reconciled."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -57,43 +59,56 @@ def test_every_line_is_acted_on_when_nobody_interferes(rows: Rows, jobs: Jobs) -
     assert jobs.reconcile() == {}
 
 
-def touch(writer: Writer, handle: str) -> None:
-    writer.begin_touch(handle)
+Row = dict[str, Any]
 
 
-def settle(writer: Writer, handle: str) -> None:
-    writer.begin_settling(handle)
+def touch(writer: Writer, row: Row) -> None:
+    writer.begin_touch(row["handle"])
 
 
-def park_anew(writer: Writer, handle: str) -> None:
-    writer.begin_parking(handle, "another")
+def settle(writer: Writer, row: Row) -> None:
+    writer.begin_settling(row["handle"])
 
 
-def claim_anew(writer: Writer, handle: str) -> None:
-    writer.begin_touch(handle, park_claim_id="next")
+def park_anew(writer: Writer, row: Row) -> None:
+    writer.begin_parking(row["handle"], "another")
 
 
-def delete(writer: Writer, handle: str) -> None:
-    writer.begin_deletion(handle)
+def claim_anew(writer: Writer, row: Row) -> None:
+    writer.begin_touch(row["handle"], park_claim_id="next")
 
 
-def replace(writer: Writer, handle: str) -> None:
-    """The successor has the status and the revision that were judged, and waits for another."""
-    writer.begin_deletion(handle)
-    status = "parked" if handle.startswith("p") else "running"
-    writer.begin_putting(
-        handle, status=status, parked_checkpoint_token="another", park_claim_id="claim"
-    )
+def delete(writer: Writer, row: Row) -> None:
+    writer.begin_deletion(row["handle"])
 
 
-@pytest.mark.parametrize("move", [touch, settle, park_anew, claim_anew, delete, replace])
+def replace(writer: Writer, row: Row, **other: Any) -> None:
+    """The successor has the revision that was judged, and all else but what is given here."""
+    writer.begin_deletion(row["handle"])
+    same = ("status", "parked_checkpoint_token", "park_claim_id", "updated_at")
+    writer.begin_putting(row["handle"], **{name: row[name] for name in same} | other)
+
+
+MOVES: dict[str, Callable[[Writer, Row], None]] = {
+    "rewritten": touch,
+    "settled": settle,
+    "parked anew": park_anew,
+    "claimed anew": claim_anew,
+    "deleted": delete,
+    "replaced, waiting for another": partial(replace, parked_checkpoint_token="another"),
+    "replaced, claimed by another": partial(replace, park_claim_id="next"),
+    "replaced, ended": partial(replace, status="completed"),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("moment", ["candidates", "write"])
 def test_rows_that_move_between_judgement_and_write_are_lost_races(
     rows: Rows,
     writer: Writer,
     jobs: Jobs,
     moment: str,
-    move: Callable[[Writer, str], None],
+    move: str,
 ) -> None:
     """Every line of the table, each committed after its row was judged: none is acted on."""
     handles = place_every_line(rows)
@@ -103,9 +118,9 @@ def test_rows_that_move_between_judgement_and_write_are_lost_races(
 
     def moves(chosen: list[str]) -> None:
         for handle in chosen:
-            move(writer, handle)
+            MOVES[move](writer, rows.row(handle))
         writer.commit()
-        before.update({handle: rows.row(handle) for handle in chosen if move is not delete})
+        before.update({handle: rows.row(handle) for handle in chosen if move != "deleted"})
 
     if moment == "candidates":
         jobs.database.after("reconcile_parked_candidates", lambda: moves(parked))
@@ -121,7 +136,7 @@ def test_rows_that_move_between_judgement_and_write_are_lost_races(
     assert counted[LOST_RACE] == lost
     assert sum(counted.values()) == len(handles)
     assert {handle: rows.row(handle) for handle in before} == before
-    assert len(rows.handles()) == len(handles) - (lost if move is delete else 0)
+    assert len(rows.handles()) == len(handles) - (lost if move == "deleted" else 0)
 
 
 def test_row_parked_anew_on_a_pending_checkpoint_keeps_waiting_for_it(

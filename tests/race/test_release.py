@@ -95,6 +95,31 @@ def test_drain_that_outlives_its_lease_counts_nothing(rows: Rows, jobs: Jobs, cr
     assert rows.journal() == {f"{JOB}/released": 2}
 
 
+def test_drain_that_outlives_its_lease_leaves_entries_to_whoever_claimed_them_since(
+    rows: Rows, jobs: Jobs, crew: Crew
+) -> None:
+    """The other drain has claimed them and dies of it: the slow one must not step in."""
+    rows.session("a")
+    rows.queue("a")
+    other = crew.jobs(PATIENT, "other job")
+
+    def other_claims_and_dies() -> None:
+        other.database.before(
+            "lock_sessions",
+            lambda: rows.scalar(
+                "select pg_terminate_backend(%s, 10000)", other.database.backend_pid
+            ),
+        )
+        with pytest.raises(StoreUnavailable):
+            other.release(LEASE_OVER, DRAIN)
+
+    jobs.database.before("lock_sessions", other_claims_and_dies)
+
+    assert jobs.release(NOW, DRAIN) == {}
+    assert rows.transcripts() == ["a"]
+    assert jobs.release(LEASE_OVER + 300_000, DRAIN) == {f"{JOB}/released": 1}
+
+
 @pytest.mark.parametrize("moment", ["lock_sessions", "release_sessions"])
 def test_drain_that_dies_holding_a_claim_strands_and_destroys_nothing(
     rows: Rows, jobs: Jobs, moment: str

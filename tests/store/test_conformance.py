@@ -277,9 +277,10 @@ def test_update_if_never_finds_a_row_without_status(stores: Stores) -> None:
 def test_update_if_refuses_an_expectation_without_a_rev(stores: Stores) -> None:
     """A write that would not be a compare-and-set does not happen."""
     stores.agents.put(agent())
+    without: Any = {"status": "running"}
 
     with pytest.raises((KeyError, StoreError), match="rev"):
-        stores.agents.update_if("a-1", SCOPE, agent(name="new"), {"status": "running"})
+        stores.agents.update_if("a-1", SCOPE, agent(name="new"), without)
 
     assert stores.row() == agent()
 

@@ -48,14 +48,14 @@ class Name(click.ParamType[str]):
 
 
 class Scope(Name):
-    """A tenant's name: any text but a blank one."""
+    """A tenant's name: any text but an empty one."""
 
     name = "scope"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text itself."""
-        if not value.strip():
-            self.fail("a scope cannot be blank.", param, ctx)
+        if not value:
+            self.fail("a scope cannot be empty.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 import uuid
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from worker.cli.target import look_over
+
 if TYPE_CHECKING:
     from config.policy import Policy
     from config.settings import Settings
     from worker.context import Process
+    from worker.sample.generator import SampleLedger
 
 SAMPLE_RUN = "load_sample"
 
@@ -52,10 +56,14 @@ def run(sample: bool) -> None:
         process = Process(settings, _policy(settings, sample=sample), all_in_one=True)
         install(process)
         try:
-            _prepare(process, embedded=embedded, sample=sample)
-            _serve_until_stopped(process)
+            # WHY first: a port that is taken is found before anything is written.
+            with _served(process) as address:
+                _prepare(process, embedded=embedded, sample=sample)
+                ended_well = _work_until_stopped(process, address)
         finally:
             process.close()
+    if not ended_well:
+        raise click.ClickException("the beat ended by itself; see the log, and start anew")
     click.echo("stopped; the ledger is kept")
 
 
@@ -85,41 +93,10 @@ def _policy(settings: Settings, *, sample: bool) -> Policy:
         return load_policy(Path(file))
 
 
-def _prepare(process: Process, *, embedded: bool, sample: bool) -> None:
-    from store.migrate import create_ledger, migrate
-
-    if embedded:
-        create_ledger(process.database)
-    migrate(process.database)
-    if sample:
-        _load_sample(process)
-
-
-def _load_sample(process: Process) -> None:
-    """Fill an empty ledger; refuse one whose rows the sample policy was not made for."""
+@contextmanager
+def _served(process: Process) -> Iterator[str]:
+    """The metrics, at the address that is given."""
     from config.errors import ConfigError
-    from store import ledger_io, runs
-    from worker.sample.generator import EXAMPLE_SEED, json_lines, sample_ledger
-
-    if runs.list_runs(process.database, SAMPLE_RUN, 1):
-        return
-    if not ledger_io.is_empty(process.database):
-        raise ConfigError(
-            "the ledger holds rows that are not the sample's, and the sample policy would delete "
-            "them within minutes; run without --sample, or on another database"
-        )
-    now = time.time_ns() // 1_000_000
-    ledger_io.load_lines(process.database, json_lines(sample_ledger(EXAMPLE_SEED, now)))
-    loaded = runs.open_run(process.database, SAMPLE_RUN, "run --sample", (), uuid.uuid4())
-    runs.end_handing_out(process.database, loaded)
-
-
-def _serve_until_stopped(process: Process) -> None:
-    from celery.beat import Service
-    from celery.platforms import SecurityWarning
-
-    from config.errors import ConfigError
-    from worker.celery import app
     from worker.http import serve
 
     try:
@@ -129,11 +106,84 @@ def _serve_until_stopped(process: Process) -> None:
             f"{process.settings.http_address} cannot be served ({error.strerror}); "
             "set MAINT_HTTP_ADDRESS to a free address"
         ) from error
-    _say_what_runs(process, str(served.address))
+    try:
+        yield str(served.address)
+    finally:
+        served.close()
+
+
+def _prepare(process: Process, *, embedded: bool, sample: bool) -> None:
+    from store import preflight
+    from store.migrate import create_ledger, migrate
+
+    if embedded:
+        create_ledger(process.database)
+    else:
+        look_over(process, preflight.reading("background_agents", "checkpoints", "agent_sessions"))
+    if sample:
+        _refuse_other_rows(process)
+    migrate(process.database)
+    if sample:
+        _load_sample(process)
+
+
+def _sample() -> SampleLedger:
+    from worker.sample.generator import EXAMPLE_SEED, sample_ledger
+
+    return sample_ledger(EXAMPLE_SEED, time.time_ns() // 1_000_000)
+
+
+def _refuse_other_rows(process: Process) -> None:
+    """Raise ConfigError where the ledger holds scopes that the sample policy was not made for."""
+    from config.errors import ConfigError
+    from store.agents import PostgresAgentStore
+
+    ours = {agent["scope"] for agent in _sample().agents}
+    others = [s for s in PostgresAgentStore(process.database).list_scopes() if s not in ours]
+    if others:
+        raise ConfigError(
+            f"the ledger holds a scope that is not the sample's, {others[0]!r}, and the sample "
+            "policy would delete its rows within minutes; run without --sample, or on another "
+            "database"
+        )
+
+
+def _load_sample(process: Process) -> None:
+    """Load the sample once; a load that was cut off is made up for."""
+    from store import ledger_io, runs
+    from worker.sample.generator import json_lines
+
+    before = runs.list_runs(process.database, SAMPLE_RUN, 1)
+    if before and before[0].state != "running":
+        return
+    if not before and not ledger_io.is_empty(process.database):
+        return
+    run = (
+        before[0]
+        if before
+        else runs.open_run(process.database, SAMPLE_RUN, "run --sample", (), uuid.uuid4())
+    )
+    lines = (line.encode() for line in json_lines(_sample()))
+    for _ in ledger_io.import_lines(process.database, lines):
+        # What was loaded before the load was cut off is refused, and stays as it is.
+        pass
+    runs.end_handing_out(process.database, run)
+
+
+def _work_until_stopped(process: Process, address: str) -> bool:
+    """Beat and worker, until a signal or the end of the beat; whether it was the signal."""
+    from celery.beat import Service
+    from celery.platforms import SecurityWarning
+
+    from worker.celery import app
+
+    _say_what_runs(process, address)
     # WHY ignored: it warns of pickled messages to a worker of root; ours reads JSON only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    beat = Service(app)
-    ticking = threading.Thread(target=_beat, args=(beat, process), name="beat", daemon=True)
+    # WHY named: by itself the service takes another scheduler, which keeps a file.
+    beat = Service(app, scheduler_cls=app.conf.beat_scheduler)
+    died = threading.Event()
+    ticking = threading.Thread(target=_beat, args=(beat, process, died), name="beat", daemon=True)
     worker = app.Worker(pool="threads", quiet=True)
     ticking.start()
     try:
@@ -143,17 +193,20 @@ def _serve_until_stopped(process: Process) -> None:
         # WHY no join: it looks up from its sleep within seconds, and holds nothing that must be put
         # in order; its thread is a daemon.
         beat.stop()
-        served.close()
+    return not died.is_set()
 
 
-def _beat(beat: Any, process: Process) -> None:
-    log = logging.getLogger("sema_maintenance.beat")
+def _beat(beat: Any, process: Process, died: threading.Event) -> None:
+    """Tick until told to stop. A process without a beat is of no use: it ends, and says so."""
+    problem = "it stopped ticking"
     try:
         beat.start(embedded_process=False)
     except Exception as error:  # noqa: BLE001 - a beat that ends without a word is never noticed
-        log.error("beat_ended", extra={"error": str(error)})
+        problem = str(error)
     if not process.stopping.is_set():
-        log.error("beat_ended", extra={"error": "no job is scheduled any more; start anew"})
+        logging.getLogger("sema_maintenance.beat").error("beat_ended", extra={"error": problem})
+        died.set()
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _say_what_runs(process: Process, address: str) -> None:

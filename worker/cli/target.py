@@ -38,10 +38,7 @@ def ledger(needs: Needs, policy_for: Callable[[Settings], Policy] = no_policy) -
     """
     from pydantic import SecretStr
 
-    from config.errors import ConfigError
     from config.settings import load_settings
-    from store import preflight
-    from store.errors import StoreUnavailable
     from worker.context import Process
     from worker.embedded import embedded_postgres
     from worker.logs import configure
@@ -59,12 +56,21 @@ def ledger(needs: Needs, policy_for: Callable[[Settings], Policy] = no_policy) -
         process = Process(settings, policy)
         stack.callback(process.close)
         say(f"database: {process.database.describe()}{embedded}")
-        try:
-            preflight.check(process.database, needs)
-        except StoreUnavailable as error:
-            # WHY another error: before anything was begun, an address is wrong until proven right.
-            raise ConfigError(f"{error}; check MAINT_DATABASE_URL") from error
+        look_over(process, needs)
         yield process
+
+
+def look_over(process: Process, needs: Needs) -> None:
+    """Raise ConfigError or StoreUnusable unless the database is there and has what is needed."""
+    from config.errors import ConfigError
+    from store import preflight
+    from store.errors import StoreUnavailable
+
+    try:
+        preflight.check(process.database, needs)
+    except StoreUnavailable as error:
+        # WHY another error: before anything was begun, an address is wrong until proven right.
+        raise ConfigError(f"{error}; check MAINT_DATABASE_URL") from error
 
 
 def requested_by() -> str:

@@ -3,8 +3,8 @@ queued as (
     insert into maintenance.session_releases
         (scope, session_id, handle, settled_at, run_id, queued_at, not_before)
     select
-        scope, session_id, handle, aged_by, %(run_id)s, %(now)s,
-        %(now)s + %(release_delay_ms)s::bigint
+        scope, session_id, handle, aged_by, %(run_id)s, {at},
+        {at} + %(release_delay_ms)s::bigint
     from gone
     where session_id is not null
 ),

@@ -1,0 +1,13 @@
+-- WHY lateral with a limit, and not EXISTS: the planner would rather hash every row of the scope.
+left join ledger.agent_sessions s on s.scope = c.scope and s.session_id = c.session_id
+left join lateral (
+    select true as named
+    from ledger.background_agents a
+    where a.scope = c.scope and a.session_id = c.session_id
+    limit 1
+) n on true
+cross join lateral (
+    select max(e.settled_at) as settled_at
+    from maintenance.session_releases e
+    where e.scope = c.scope and e.session_id = c.session_id
+) o
