@@ -32,7 +32,9 @@ class Consumer(consumer.Consumer):
         def handle_or_drop(message: Any) -> None:
             try:
                 handle(message)
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+            except (*self.connection_errors, *self.channel_errors):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a message can provoke
                 self.on_decode_error(message, error)
 
         return handle_or_drop

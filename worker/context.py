@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import threading
 import time
@@ -23,6 +24,21 @@ from worker.schedule import Entry, entries
 GRACE = timedelta(minutes=2)
 
 
+class StopFlag:
+    """Says that the process is to end. WHY not an Event: a fork must hear of it, too."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        """Every process that has the flag is to end."""
+        self._shared[0] = 1
+
+    def is_set(self) -> bool:
+        """Whether it is to end."""
+        return self._shared[0] == 1
+
+
 @dataclass
 class Process:
     """One process's settings and policy, and its connections, made when first needed."""
@@ -30,7 +46,7 @@ class Process:
     settings: Settings
     policy: Policy
     all_in_one: bool = False
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopFlag = field(default_factory=StopFlag)
 
     @cached_property
     def database(self) -> Database:
@@ -73,7 +89,7 @@ class Process:
         )
 
 
-def deadline(budget: timedelta, stopping: threading.Event) -> Callable[[], bool]:
+def deadline(budget: timedelta, stopping: StopFlag) -> Callable[[], bool]:
     """Says when to stop: once the budget is spent, or the process is to end."""
     ends = time.monotonic() + budget.total_seconds()
     return lambda: stopping.is_set() or time.monotonic() >= ends

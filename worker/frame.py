@@ -66,6 +66,7 @@ def work(process: Process, run_id: UUID, number: int) -> None:
     try:
         part = runs.start_part(process.database, run_id, number)
         if part is None:
+            log.info("part_passed_over", extra={"run_id": str(run_id), "part": number})
             return
         outcome = _do(process, part, process.policy)
         run = _finish(process, part, outcome)

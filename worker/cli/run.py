@@ -9,7 +9,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,6 @@ def _work_until_stopped(process: Process, address: str) -> bool:
 
     from worker.celery import app
 
-    _say_what_runs(process, address)
     # WHY ignored: it warns of pickled messages to a worker of root; ours reads JSON only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     # WHY named: by itself the service takes another scheduler, which keeps a file.
@@ -187,7 +186,10 @@ def _work_until_stopped(process: Process, address: str) -> bool:
     worker = app.Worker(pool="threads", quiet=True)
     ticking.start()
     try:
-        worker.start()
+        # WHY suppressed: a Ctrl-C that comes before the worker listens for it is no failure.
+        with suppress(KeyboardInterrupt):
+            _say_what_runs(process, address)
+            worker.start()
     finally:
         process.stopping.set()
         # WHY no join: it looks up from its sleep within seconds, and holds nothing that must be put
