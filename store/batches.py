@@ -8,7 +8,7 @@ again, and a horizon pinned by an old transaction does not make batches slower a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -135,7 +135,27 @@ class Window(Generic[_Place]):
         return seen >= self.rows_per_scope
 
 
-def journal_lost(
+def range_batch(
+    tx: Transaction,
+    job: str,
+    statement: str,
+    window: Window[_Place],
+    stamped: dict[str, Any],
+    params_of: Callable[[list[_Place]], dict[str, object]],
+) -> tuple[list[DictRow], int]:
+    """One batch of a range statement: its rows, and how many rows it met and had to leave.
+
+    A row has the scope, the key that the batch ended at there, and how many were `seen` and `done`.
+    """
+    places = window.own(tx, job)
+    if not places:
+        return [], 0
+    params = {**stamped, **params_of(places), "rows_per_scope": window.rows_per_scope}
+    rows = tx.rows(statement, params)
+    return rows, _journal_lost(tx, job, params, rows)
+
+
+def _journal_lost(
     tx: Transaction, job: str, params: Mapping[str, Any], rows: Sequence[DictRow]
 ) -> int:
     """Write down, in the same transaction, the rows that a batch met and could not change.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from psycopg.rows import DictRow
 
-from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
+from store.batches import Backlog, BatchSize, Done, Stamp, Window, range_batch
 from store.database import Database, Transaction
 from store.errors import TimedOut
 from store.judged import Judgement
@@ -69,9 +69,11 @@ def _unclaimed(
             "claimed_too": claimed_too,
         }
         try:
-            rows, lost = _batch(database, "flip_stale_running", window, stamped, brief=True)
+            with database.transaction(brief=True) as tx:
+                rows, lost = range_batch(tx, JOB, JOB, window, stamped, _params)
         except TimedOut:
-            rows, lost = _batch(database, "flip_stale_running_past_locks", window, stamped)
+            with database.transaction() as tx:
+                rows, lost = range_batch(tx, JOB, f"{JOB}_past_locks", window, stamped, _params)
         reached = {
             row["scope"]: row["upto_handle"] for row in rows if window.unfinished(row["seen"])
         }
@@ -81,24 +83,6 @@ def _unclaimed(
         flipped = sum(row["done"] for row in rows)
         if flipped or lost or window.idle:
             yield Done({("flipped", None): flipped, ("lost_race", None): lost})
-
-
-def _batch(
-    database: Database,
-    statement: str,
-    window: Window[_Place],
-    stamped: dict[str, Any],
-    *,
-    brief: bool = False,
-) -> tuple[list[DictRow], int]:
-    """One transaction: its rows of (scope, upto_handle, seen, done), and the lost races."""
-    with database.transaction(brief=brief) as tx:
-        places = window.own(tx, JOB)
-        if not places:
-            return [], 0
-        params = {**stamped, **_params(places), "rows_per_scope": window.rows_per_scope}
-        rows = tx.rows(statement, params)
-        return rows, journal_lost(tx, JOB, params, rows)
 
 
 def _claimed(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from psycopg.rows import DictRow
-
-from store.batches import Backlog, BatchSize, Done, Stamp, Window, journal_lost
+from store.batches import Backlog, BatchSize, Done, Stamp, Window, range_batch
 from store.database import Database, Transaction
 from store.errors import TimedOut
 from store.records import BIGINT_MIN
@@ -83,13 +81,13 @@ def _arm(
         for _ in window:
             stamped = {**stamp.next_batch(), **shared}
             try:
-                rows, lost = _batch(
-                    database, statement, window, stamped, brief=past_locks is not None
-                )
+                with database.transaction(brief=past_locks is not None) as tx:
+                    rows, lost = range_batch(tx, JOB, statement, window, stamped, _params)
             except TimedOut:
                 if past_locks is None:
                     raise
-                rows, lost = _batch(database, past_locks, window, stamped)
+                with database.transaction() as tx:
+                    rows, lost = range_batch(tx, JOB, past_locks, window, stamped, _params)
             reached = {row["scope"]: row for row in rows if window.unfinished(row["seen"])}
             window.advance(
                 [
@@ -103,30 +101,14 @@ def _arm(
                 yield Done({(arm, None): deleted, ("lost_race", None): lost})
 
 
-def _batch(
-    database: Database,
-    statement: str,
-    window: Window[_Place],
-    stamped: dict[str, Any],
-    *,
-    brief: bool = False,
-) -> tuple[list[DictRow], int]:
-    """One transaction: rows of (scope, upto_at, upto_handle, seen, done), and the lost races."""
-    with database.transaction(brief=brief) as tx:
-        places = window.own(tx, JOB)
-        if not places:
-            return [], 0
-        params = {
-            **stamped,
-            "rows_per_scope": window.rows_per_scope,
-            "scopes": [p.scope for p in places],
-            "last_ats": [p.last_at for p in places],
-            "last_handles": [p.last_handle for p in places],
-            "after_ats": [p.after_at for p in places],
-            "after_handles": [p.after_handle for p in places],
-        }
-        rows = tx.rows(statement, params)
-        return rows, journal_lost(tx, JOB, params, rows)
+def _params(places: Sequence[_Place]) -> dict[str, object]:
+    return {
+        "scopes": [p.scope for p in places],
+        "last_ats": [p.last_at for p in places],
+        "last_handles": [p.last_handle for p in places],
+        "after_ats": [p.after_at for p in places],
+        "after_handles": [p.after_handle for p in places],
+    }
 
 
 def preview_reap(
