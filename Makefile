@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# WHY a folder in the checkout: trying the worker leaves nothing behind anywhere else.
+# WHY a folder in the checkout: trying the worker leaves nothing behind anywhere else, but for root in
+# a folder that others cannot enter (README, Recipes).
 export MAINT_DATA_DIR ?= $(CURDIR)/.data
 
 .DEFAULT_GOAL := help

@@ -1,4 +1,4 @@
--- WHY lateral with a limit, and not EXISTS: the planner would rather hash every row of the scope.
+-- WHY lateral with a limit: one probe of the index an entry, whatever the planner expects.
 left join ledger.agent_sessions s on s.scope = c.scope and s.session_id = c.session_id
 left join lateral (
     select true as named
