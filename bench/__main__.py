@@ -1,4 +1,4 @@
-"""`make bench`: reap, stale flip and reconciliation in rows per second, as ratios in one run."""
+"""`make bench`: the jobs in rows per second, as ratios in one run, and what an idle tick costs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import median
 
 from bench.jobs import JOBS, measure
 from bench.ledger import loaded
+from bench.ticks import measure_ticks
 from store.batches import BatchSize
 from tests.ledgers import why_unavailable
 
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="*", default=[job.name for job in JOBS])
     parser.add_argument("--rows-per-batch", type=int, default=BatchSize().rows)
     parser.add_argument("--scopes-per-batch", type=int, default=BatchSize().scopes)
+    parser.add_argument("--tick-scopes", type=int, default=100_000, help="0: no idle ticks")
     options = parser.parse_args()
     size = BatchSize(options.rows_per_batch, options.scopes_per_batch)
     print(
@@ -54,6 +56,22 @@ def main() -> None:
                     f"{median(speed.per_row for speed in rounds):>13,.0f}{times:>10.0f}",
                     flush=True,
                 )
+    if options.tick_scopes:
+        _ticks(options.versions, options.tick_scopes, options.rounds)
+
+
+def _ticks(versions: list[str], scopes: int, rounds: int) -> None:
+    print(f"\n{scopes:,} scopes, nothing due, median of {rounds} rounds")
+    print(f"{'job':20}{'Postgres':>10}{'idle tick':>12}{'every scope':>14}")
+    for version in versions:
+        if why_unavailable(version):
+            continue
+        for tick in measure_ticks(version, scopes, rounds):
+            print(
+                f"{tick.job:20}{version:>10}{tick.idle * 1000:>9,.1f} ms"
+                f"{tick.everywhere * 1000:>11,.0f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ It is checked here in full because libpq and kombu do quote the part that they c
 import ipaddress
 import re
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from config.errors import ConfigError, shown
 
@@ -16,6 +16,13 @@ _BROKER_EXAMPLES: Final = '"redis://broker:6379/0" (also for Valkey) or "amqp://
 _DATABASE_EXAMPLES: Final = '"postgresql://user@host:5432/database" or "host=db dbname=agents"'
 _ESCAPES: Final = "in a user name, a password or a name write @ as %40, / as %2F and : as %3A"
 
+_RELEASE_EXAMPLE: Final = '"https://agents.example/scopes/{scope}/sessions/{session_id}"'
+
+_HTTP_SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
+# Between two places: only what a name in the first of them could end with as well.
+_RUN_TOGETHER: Final = re.compile(r"\}[A-Za-z0-9\-._~%]*+\{")
+# What may stand in a URL as it is; no fragment, which is never sent.
+_FIXED_PARTS: Final = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]*+")
 _POSTGRES_SCHEME: Final = re.compile(r"postgres(?:ql)?://")
 # As libpq splits it: whoever comes before the first @, one or more hosts, database, parameters.
 _POSTGRES_URL: Final = re.compile(
@@ -95,6 +102,36 @@ def broker_url_problem(text: str) -> str | None:
             )
         if not _kombu_can_split(url[scheme.end() :]):
             return f"cannot be split into user, host, port and name; {_ESCAPES}"
+    return None
+
+
+def release_url_problem(text: str) -> str | None:
+    """What is wrong with the template of a transcript's address, and what to do; None when nothing.
+
+    A scope and a session have their places in the path or the query: nobody whose names they are is
+    to choose which machine is asked.
+    """
+    if _HTTP_SCHEME.match(text) is None:
+        return f"does not begin with http:// or https://; write {_RELEASE_EXAMPLE}"
+    if _BARE_PERCENT.search(text):
+        return "has a % without two hexadecimal digits after it; write the character itself as %25"
+    try:
+        parts = urlsplit(text)
+        readable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return f"cannot be split into host, port, path and query; write {_RELEASE_EXAMPLE}"
+    if "@" in parts.netloc:
+        return "holds a user or a password; put a token into the file of MAINT_RELEASE_TOKEN_FILE"
+    for name in ("{scope}", "{session_id}"):
+        if name not in f"{parts.path}?{parts.query}":
+            return f"has no {name} in its path or query; write {_RELEASE_EXAMPLE}"
+    fixed = re.sub(r"\{(?:scope|session_id)\}", "x", text)
+    if not readable or "{" in parts.netloc or not _FIXED_PARTS.fullmatch(fixed):
+        return f"cannot be split into host, port, path and query; write {_RELEASE_EXAMPLE}"
+    if _RUN_TOGETHER.search(text):
+        return "has nothing between its places that no name can hold; write / or & between them"
+    if {".", ".."} & set(unquote(parts.path).split("/")):
+        return "has . or .. in its path; write the path that is meant"
     return None
 
 

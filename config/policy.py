@@ -15,16 +15,25 @@ from typing import Final, Self, TypedDict
 from config.durations import format_duration
 from config.errors import PolicyError, shown
 from config.globs import Glob
+from config.guards import DEFAULT_GUARDS, GuardPolicy, read_guards, too_short
 from config.toml_table import OFF, TomlTable
 
 ARMS: Final = ("max_age", "keep", "stale_running_max_age", "stale_claim_max_age")
-SCHEDULED_JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked", "release_sessions")
+SCHEDULED_JOBS: Final = (
+    "reap",
+    "flip_stale_running",
+    "reconcile_parked",
+    "release_sessions",
+    "drain_harvest",
+    "housekeeping",
+)
 DEFAULT_RELEASE_DELAY: Final = timedelta(minutes=10)
 NO_POLICY_FILE: Final = "no policy file"
 _FILE_KEYS: Final = (
     "allow_short_retention",
     "release_delay",
     "schedule",
+    "guards",
     "defaults",
     "override",
 )
@@ -86,6 +95,7 @@ class Policy:
     release_delay: timedelta = DEFAULT_RELEASE_DELAY
     schedule: Mapping[str, timedelta] = field(default_factory=dict)
     allow_short_retention: bool = False
+    guards: GuardPolicy = DEFAULT_GUARDS
     source: str = NO_POLICY_FILE
 
     @classmethod
@@ -118,6 +128,13 @@ class Policy:
             arms.get("stale_running_max_age"),
             arms.get("stale_claim_max_age"),
         )
+
+    @property
+    def shortest_stale_age(self) -> timedelta | None:
+        """The shortest `stale_running_max_age` that any scope has; None: no scope has one."""
+        layers = (self.defaults, *(override.sets for override in self.overrides))
+        ages = [age for sets in layers if (age := sets.get("stale_running_max_age")) is not None]
+        return min(ages, default=None)
 
     def explain(self, scope: str) -> list[Rule]:
         """For each field of `for_scope`, the value and which part of the file gave it."""
@@ -158,8 +175,11 @@ class Policy:
         return f"override {shown(override.glob.text)} ({self.source}, override {override.position})"
 
 
-def load_policy(path: Path) -> Policy:
-    """The policy in this file. Raises PolicyError, which names every problem of the file."""
+def load_policy(path: Path, *, floors: bool = True) -> Policy:
+    """The policy in this file. Raises PolicyError, which names every problem of the file.
+
+    `floors` False: ages that are almost always a slip are taken as they are.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -179,10 +199,10 @@ def load_policy(path: Path) -> Policy:
             f"{path.name}: line {line} is not UTF-8 (byte 0x{content[error.start]:02x}); save the "
             "file as UTF-8."
         ) from error
-    return parse_policy(text, path.name)
+    return parse_policy(text, path.name, floors=floors)
 
 
-def parse_policy(text: str, source: str) -> Policy:
+def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
     """The policy in this text; `source` names it in messages. Raises PolicyError for all of it."""
     file = TomlTable.parse(text, source, _FILE_KEYS)
     release_delay = file.duration("release_delay")
@@ -192,11 +212,48 @@ def parse_policy(text: str, source: str) -> Policy:
         release_delay=DEFAULT_RELEASE_DELAY if release_delay is None else release_delay,
         schedule=_schedule(file.table("schedule")),
         allow_short_retention=file.boolean("allow_short_retention") or False,
+        guards=read_guards(file.table("guards")),
         source=source,
     )
+    if floors and not policy.allow_short_retention:
+        _refuse_slips(file, policy)
+    _refuse_rare_watch(file, policy)
     if file.problems:
         raise PolicyError(*file.problems)
     return policy
+
+
+def _refuse_slips(file: TomlTable, policy: Policy) -> None:
+    """Refuse ages and numbers that hardly anybody means."""
+    layers: list[tuple[str, Arms]] = [("[defaults]", policy.defaults)]
+    layers += [
+        (f"override {it.position} ({shown(it.glob.text)})", it.sets) for it in policy.overrides
+    ]
+    for place, arms in layers:
+        for arm, value in (
+            ("max_age", arms.get("max_age")),
+            ("keep", arms.get("keep")),
+            ("stale_running_max_age", arms.get("stale_running_max_age")),
+        ):
+            problem = too_short(arm, value, policy.guards)
+            if problem is not None:
+                file.named(place).refuse(
+                    f"{arm} = {_worded(value)} {problem}; correct it, or say "
+                    "allow_short_retention = true at the top of the file if it is meant"
+                )
+
+
+def _refuse_rare_watch(file: TomlTable, policy: Policy) -> None:
+    """Refuse a schedule under which the outage guard would hold every flip there is."""
+    period = policy.schedule.get("flip_stale_running")
+    shortest = policy.shortest_stale_age
+    if period is None or shortest is None or not policy.guards.outage or period * 2 <= shortest:
+        return
+    file.named("[schedule]").refuse(
+        f"flip_stale_running = {_worded(period)} is longer than half of the shortest "
+        f"stale_running_max_age ({_worded(shortest)}), so that the outage guard would hold every "
+        "flip; run it more often, or set outage = false under [guards]"
+    )
 
 
 def _arms(table: TomlTable, also_known: tuple[str, ...]) -> Arms:

@@ -34,12 +34,14 @@ from config.variables import (
     read_database_url,
     read_identifier,
     read_path,
+    read_release_url,
 )
 
 PREFIX: Final = "MAINT_"
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
 WorkerPool = Literal["threads", "prefork"]
+ReleaseBackend = Literal["postgres", "http", "none"]
 
 # WHY no zero: to Postgres it means no limit at all.
 _Timeout = Annotated[timedelta, BeforeValidator(Span(timedelta(milliseconds=1), timedelta(days=1)))]
@@ -47,7 +49,12 @@ _Timeout = Annotated[timedelta, BeforeValidator(Span(timedelta(milliseconds=1), 
 _ConnectTimeout = Annotated[
     timedelta, BeforeValidator(Span(timedelta(seconds=1), timedelta(hours=1)))
 ]
+# WHY a minute: a beat whose broker takes connections and says nothing is held up for most of one.
+_Liveness = Annotated[timedelta, BeforeValidator(Span(timedelta(minutes=1), timedelta(hours=1)))]
 _Turn = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=1), timedelta(days=1)))]
+_Retention = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=1), timedelta(days=3650)))]
+
+_Request = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=10), timedelta(days=30)))]
 
 _SYSTEM_DATA_DIR: Final = Path("/var/lib/sema-maintenance")
 _DATA_DIR_IN_WORDS: Final = (
@@ -110,6 +117,11 @@ class Settings(BaseSettings):
         default=Address("127.0.0.1", 9464),
         description="Host and port of /metrics, /healthz and /readyz; port 0 takes any free one.",
     )
+    liveness_limit: _Liveness = Field(
+        default=timedelta(minutes=2),
+        description="How long a process's beat or consumer may stand still before /healthz says "
+        "503. Waiting for the broker is no standing still.",
+    )
     log_level: Annotated[LogLevel, BeforeValidator(Choice(get_args(LogLevel)))] = Field(
         default="info", description="The least severe lines that are logged."
     )
@@ -150,6 +162,56 @@ class Settings(BaseSettings):
     rows_per_batch: Annotated[int, BeforeValidator(Whole(1, 1_000_000))] = Field(
         default=5000, description="Rows over all scopes of one transaction."
     )
+    max_rows_per_second: Annotated[int, BeforeValidator(Whole(1, 100_000_000))] = Field(
+        default=20_000,
+        description="Rows that one worker process, with all its threads or children, changes in a "
+        "second at most.",
+    )
+    request_expires: _Request = Field(
+        default=timedelta(days=1),
+        description="How long an operator's request may wait for a worker; then it is refused, for "
+        "it may not be meant any more.",
+    )
+    journal_retention: _Retention = Field(
+        default=timedelta(days=1),
+        description="How long the journal keeps the rows of a run after its end, before they are "
+        "added up; longer than a part of it may be lost and come back.",
+    )
+    run_retention: _Retention = Field(
+        default=timedelta(days=30),
+        description="How long runs and operators' requests stay on record; each job's newest "
+        "completed run always does.",
+    )
+    harvest_retention: _Retention = Field(
+        default=timedelta(days=30),
+        description="How long memory-harvest rejections stay after they were counted.",
+    )
+    release_backend: Annotated[
+        ReleaseBackend, BeforeValidator(Choice(get_args(ReleaseBackend)))
+    ] = Field(
+        default="postgres",
+        description="Where transcripts are deleted: in the ledger's agent_sessions, by requests to "
+        "MAINT_RELEASE_URL, or nowhere: then their releases are dropped when due.",
+    )
+    release_url: Annotated[str | None, BeforeValidator(read_release_url)] = Field(
+        default=None,
+        description="What is sent a DELETE for each transcript, with {scope} and {session_id} in "
+        "its path or query; http:// or https://, no password.",
+    )
+    release_token_file: Annotated[Path | None, BeforeValidator(read_path)] = Field(
+        default=None,
+        description="File with the bearer token of these requests, read anew for every few of "
+        "them. Unset, they carry none.",
+    )
+    release_timeout: Annotated[
+        timedelta, BeforeValidator(Span(timedelta(milliseconds=100), timedelta(hours=1)))
+    ] = Field(
+        default=timedelta(seconds=10),
+        description="Longest time of one such request, from connecting to the answer.",
+    )
+    release_concurrency: Annotated[int, BeforeValidator(Whole(1, 64))] = Field(
+        default=4, description="Such requests that are under way at a time."
+    )
     release_batch: Annotated[int, BeforeValidator(Whole(1, 10_000))] = Field(
         default=200, description="Transcripts that are claimed and released at a time."
     )
@@ -175,6 +237,28 @@ class Settings(BaseSettings):
                 f"{PREFIX}RELEASE_BACKOFF = {format_duration(self.release_backoff)} is longer than "
                 f"{PREFIX}RELEASE_BACKOFF_MAX = {format_duration(self.release_backoff_max)}; "
                 "shorten the first or lengthen the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _release_is_whole(self) -> Self:
+        backend = self.release_backend
+        if backend == "http" and self.release_url is None:
+            raise ValueError(
+                f"{PREFIX}RELEASE_BACKEND = http says nothing of where to; set "
+                f"{PREFIX}RELEASE_URL, or choose another"
+            )
+        for name in ("release_url", "release_token_file"):
+            if backend != "http" and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{_variable(name)} has no use with {PREFIX}RELEASE_BACKEND = {backend}; "
+                    "remove it, or set the second to http"
+                )
+        if backend == "http" and self.release_lease < 2 * self.release_timeout:
+            raise ValueError(
+                f"{PREFIX}RELEASE_LEASE = {format_duration(self.release_lease)} is shorter than "
+                f"twice {PREFIX}RELEASE_TIMEOUT = {format_duration(self.release_timeout)}; "
+                "lengthen the first or shorten the second"
             )
         return self
 

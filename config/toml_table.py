@@ -136,3 +136,20 @@ class TomlTable:
             f'or "{OFF}"',
         )
         return None
+
+    def share_or_off(self, key: str) -> float | None:
+        """A part of a whole, over 0 and up to 1; None when absent, and for "off"."""
+        value = self.values.get(key)
+        if value is None or value == OFF:
+            return None
+        match value:
+            case bool():
+                pass
+            case int() | float() if 0 < value <= 1:
+                return float(value)
+        self.refuse_value(
+            key,
+            "is not a share over 0 and up to 1; write one without quotes, such as 0.25, or "
+            f'"{OFF}"',
+        )
+        return None

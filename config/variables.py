@@ -13,7 +13,13 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from config.addresses import Address, broker_url_problem, database_url_problem, parse_address
+from config.addresses import (
+    Address,
+    broker_url_problem,
+    database_url_problem,
+    parse_address,
+    release_url_problem,
+)
 from config.durations import format_duration, parse_duration
 from config.errors import ConfigError, shown
 
@@ -101,6 +107,16 @@ def read_broker_url(value: object) -> SecretStr:
     if problem is not None:
         raise ValueError(problem)
     return secret
+
+
+def read_release_url(value: object) -> str | None:
+    """A URL with a place for a scope and one for a session. WHY not quoted: it may hold a key."""
+    if value is None:
+        return None
+    problem = release_url_problem(str(value))
+    if problem is not None:
+        raise ValueError(problem)
+    return str(value)
 
 
 def read_identifier(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from store.contract import CheckpointStore, Expect, Reaped, Reconciled, Release
 from store.database import Database
 from store.errors import AlreadyExists, InvalidRecord, StoreError
 from store.flip_stale_running import flip_stale_running
+from store.isolation import unbroken
 from store.reap import RELEASE_DELAY, reap
 from store.reconcile_parked import Excluded, reconcile_parked
 from store.records import COLUMNS, AgentRecord, Status, check_record
@@ -142,10 +144,10 @@ class PostgresAgentStore:
                 self._size,
                 ask_checkpoints=checkpoints is not None,
             )
-            flipped = sum(done.rows for done in flips)
-        deleted = {"max_age": 0, "keep": 0, "lost_race": 0}
+            flipped = sum(done.rows for done in unbroken(flips))
+        deleted: Counter[str] = Counter()
         batches = reap(self._database, [(scope, policy)], stamp, self._size, self._release_delay)
-        for done in batches:
+        for done in unbroken(batches):
             for (arm, _), count in done.by_kind.items():
                 deleted[arm] += count
         return Reaped(flipped, deleted["max_age"], deleted["keep"])
@@ -162,14 +164,15 @@ class PostgresAgentStore:
         """Let parked rows and resume claims follow their approval checkpoints."""
         assert_age("stale_claim_max_age_ms", stale_claim_max_age_ms)
         self._require_mine(checkpoints)
-        counts = {"failed": 0, "rolled_back": 0, "lost_race": 0, "skipped": 0}
-        for done in reconcile_parked(
+        counts: Counter[str] = Counter()
+        batches = reconcile_parked(
             self._database,
             [(scope, stale_claim_max_age_ms)],
             Stamp(now),
             self._size,
             Excluded(exclude_writer_ids, exclude_handles),
-        ):
+        )
+        for done in unbroken(batches):
             for (arm, _), count in done.by_kind.items():
                 counts[arm] += count
         return Reconciled(counts["failed"], counts["rolled_back"])

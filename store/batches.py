@@ -8,17 +8,18 @@ again, and a horizon pinned by an old transaction does not make batches slower a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
-
-from psycopg.rows import DictRow
 
 from store.database import Transaction
 
 # The run of effects that belong to none: a store function called directly.
 NO_RUN: Final = UUID(int=0)
+
+# The arms under which nothing was changed.
+NO_CHANGE: Final = frozenset({"lost_race", "skipped", "breaker_cleared"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,19 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one committed batch did. `by_kind` has a count per arm, or per (arm, cause)."""
+    """What one committed batch did, or that one failed.
 
-    by_kind: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    `by_kind` has a count per arm, or per (arm, cause). `failing` says what is wrong in scopes in
+    which not all could be done, as a sentence by scope.
+    """
+
+    by_kind: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Rows changed, by whatever arm."""
-        return sum(n for (arm, _), n in self.by_kind.items() if arm not in {"lost_race", "skipped"})
+        return sum(n for (arm, _), n in self.by_kind.items() if arm not in NO_CHANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +90,52 @@ _Place = TypeVar("_Place", bound=Place)
 
 
 class Window(Generic[_Place]):
-    """The scopes of a batch, each with the place it has got to; a finished one makes room."""
+    """The scopes of a batch, each with the place it has got to; a finished one makes room.
+
+    A batch that failed comes again in halves: half its scopes, then half of one scope's rows. What
+    succeeds makes the next batches grow again, up to the configured size. A scope that failed by
+    itself has its turn when the others are done, so that it does not hold them up.
+    """
 
     def __init__(self, places: Iterable[_Place], size: BatchSize) -> None:
         self._waiting = deque(places)
         self._size = size
+        # What a batch may take at present.
+        self._scopes, self._rows = size.scopes, size.rows
+        # Parts of failed batches, and scopes that failed alone, each with its rows per scope.
+        self._suspects: list[tuple[list[_Place], int]] = []
+        self._troubled: deque[tuple[_Place, int]] = deque()
         self._open: list[_Place] = []
+        self._limit: int | None = None
+        self._alone = False
         # True: somebody else was at every scope of this batch, and nothing was done.
         self.idle = False
 
     def __iter__(self) -> Iterator[None]:
         """Once for each batch, until every scope is finished."""
         while True:
-            while self._waiting and len(self._open) < self._size.scopes:
-                self._open.append(self._waiting.popleft())
+            self._fill()
             if not self._open:
                 return
             yield
+
+    def _fill(self) -> None:
+        self._limit, self._alone = None, False
+        if self._suspects:
+            group, self._limit = self._suspects.pop()
+            self._waiting.extendleft(reversed(self._open))
+            self._open = group
+        self._waiting.extendleft(reversed(self._open[self._scopes :]))
+        self._open = self._open[: self._scopes]
+        if self._limit is not None:
+            return
+        # WHY also where the last batch was idle: whoever has the others may keep them for long.
+        if self._troubled and not self._open and (self.idle or not self._waiting):
+            place, self._limit = self._troubled.popleft()
+            self._open, self._alone = [place], True
+            return
+        while self._waiting and len(self._open) < self._scopes:
+            self._open.append(self._waiting.popleft())
 
     def own(self, tx: Transaction, job: str) -> list[_Place]:
         """The batch's places, less those at which somebody else is with this job.
@@ -109,7 +144,11 @@ class Window(Generic[_Place]):
         """
         rows = tx.rows("lock_scopes", {"job": job, "scopes": [p.scope for p in self._open]})
         ours = {row["scope"] for row in rows}
-        self._waiting.extend(p for p in self._open if p.scope not in ours)
+        others = [p for p in self._open if p.scope not in ours]
+        if self._alone:
+            self._troubled.extend((p, self._limit or 1) for p in others)
+        else:
+            self._waiting.extend(others)
         self._open = [p for p in self._open if p.scope in ours]
         self.idle = not ours
         if self.idle:
@@ -117,62 +156,78 @@ class Window(Generic[_Place]):
         return self._open
 
     @property
-    def places(self) -> list[_Place]:
-        """The places of this batch."""
-        return self._open
-
-    @property
     def rows_per_scope(self) -> int:
         """How many rows of each scope fit into the batch."""
-        return max(1, self._size.rows // len(self._open))
+        if self._alone and self._limit is not None:
+            return self._limit
+        fits = max(1, self._rows // len(self._open))
+        return fits if self._limit is None else min(fits, self._limit)
 
     def advance(self, places: list[_Place]) -> None:
-        """Keep these places for the next batch; the scopes that are left out are finished."""
+        """The batch is done: keep these places; the scopes that are left out are finished."""
+        if self.idle:
+            return
+        if self._alone:
+            self._open = []
+            for place in places:
+                self.defer(place, 2 * (self._limit or 1))
+            return
         self._open = places
+        self._rows = min(self._size.rows, 2 * self._rows)
+        if self._rows > self._size.rows // self._size.scopes:
+            self._scopes = min(self._size.scopes, 2 * self._scopes)
 
-    def unfinished(self, seen: int) -> bool:
-        """Whether a scope that met this many rows may have more."""
-        return seen >= self.rows_per_scope
+    def halve(self) -> _Place | None:
+        """The batch failed: the next ones are smaller.
+
+        Gives the place of a scope whose very next row failed by itself, and forgets the scope.
+        """
+        if not self._open:
+            return None
+        failed, limit = self._open, self.rows_per_scope
+        self._open = []
+        if len(failed) > 1:
+            half = len(failed) // 2
+            self._scopes, self._rows = half, limit * half
+            self._suspects += [(failed[half:], limit), (failed[:half], limit)]
+            return None
+        (place,) = failed
+        if limit == 1:
+            return place
+        if not self._alone:
+            self._scopes, self._rows = 1, limit // 2
+        self._troubled.append((place, limit // 2))
+        return None
+
+    def defer(self, place: _Place, rows_per_scope: int) -> None:
+        """Let a scope go on by itself, in batches of so many rows, once the others are done."""
+        if rows_per_scope >= self._size.rows:
+            self._waiting.append(place)
+        else:
+            self._troubled.append((place, rows_per_scope))
 
 
-def range_batch(
-    tx: Transaction,
-    job: str,
-    statement: str,
-    window: Window[_Place],
-    stamped: dict[str, Any],
-    params_of: Callable[[list[_Place]], dict[str, object]],
-) -> tuple[list[DictRow], int]:
-    """One batch of a range statement: its rows, and how many rows it met and had to leave.
+# A scope, an arm and a cause.
+Kind = tuple[str, str, str | None]
 
-    A row has the scope, the key that the batch ended at there, and how many were `seen` and `done`.
+
+def journal_left(
+    tx: Transaction, job: str, stamped: Mapping[str, Any], left: Mapping[Kind, int]
+) -> None:
+    """Write down what a batch met and did not do, by (scope, arm, cause), in its transaction.
+
+    The arm is `lost_race` or `skipped`; counts of 0 are left out.
     """
-    places = window.own(tx, job)
-    if not places:
-        return [], 0
-    params = {**stamped, **params_of(places), "rows_per_scope": window.rows_per_scope}
-    rows = tx.rows(statement, params)
-    return rows, _journal_lost(tx, job, params, rows)
-
-
-def _journal_lost(
-    tx: Transaction, job: str, params: Mapping[str, Any], rows: Sequence[DictRow]
-) -> int:
-    """Write down, in the same transaction, the rows that a batch met and could not change.
-
-    `rows` have a scope, and how many were `seen` and `done` in it; gives the total.
-    """
-    lost = {row["scope"]: row["seen"] - row["done"] for row in rows if row["seen"] > row["done"]}
-    if lost:
+    counted = {key: n for key, n in left.items() if n > 0}
+    if counted:
         tx.do(
             "journal_add",
             {
-                **params,
+                **stamped,
                 "job": job,
-                "scopes": [*lost],
-                "arms": ["lost_race"] * len(lost),
-                "causes": [None] * len(lost),
-                "counts": [*lost.values()],
+                "scopes": [scope for scope, _, _ in counted],
+                "arms": [arm for _, arm, _ in counted],
+                "causes": [cause for _, _, cause in counted],
+                "counts": [*counted.values()],
             },
         )
-    return sum(lost.values())

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -45,6 +46,8 @@ class Limits:
 def _ms(limit: timedelta) -> str:
     return str(max(1, limit // timedelta(milliseconds=1)))
 
+
+_Answer = TypeVar("_Answer")
 
 _AGENT_FRAGMENTS: Final = {
     "agent_columns": ", ".join(COLUMNS),
@@ -76,6 +79,34 @@ select
     set_config('jit', 'off', true),
     set_config('search_path', 'pg_catalog, pg_temp', true)
 """
+
+
+# How long past a statement's own limit its answer is waited for.
+_ANSWER_GRACE: Final = timedelta(seconds=5)
+
+
+class _Connection(psycopg.Connection[DictRow]):
+    """A connection that gives up on a server from which nothing is heard any more.
+
+    WHY: Postgres ends a statement by its own time-out, and says so to nobody where the network
+    swallows what it sends. The kernel's time-outs see nothing of it as long as something on the way
+    acknowledges every packet.
+    """
+
+    patience: timedelta | None = None
+
+    def wait(
+        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
+    ) -> _Answer:
+        """The answer that is waited for. Raises OperationalError, and is closed, without one."""
+        if timeout is not None or self.patience is None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.patience.total_seconds())
+        except pg._WaitTimeout:  # noqa: SLF001 - it says itself that a caller is to handle it
+            # WHY closed at once: a rollback would wait for its answer just as long.
+            self.close()
+            raise psycopg.OperationalError("nothing was heard of it in time") from None
 
 
 class Transaction:
@@ -132,7 +163,7 @@ class Database:
             raise StoreUnusable(
                 "the database URL cannot be read; write postgresql://user@host/db"
             ) from None
-        self._pool: ConnectionPool[psycopg.Connection[DictRow]] | None = None
+        self._pool: ConnectionPool[_Connection] | None = None
         self._opening = threading.Lock()
         self._pid = os.getpid()
 
@@ -221,19 +252,19 @@ class Database:
             )
             yield Transaction(connection, self.statements)
 
-    def _connections(self) -> ConnectionPool[psycopg.Connection[DictRow]]:
+    def _connections(self) -> ConnectionPool[_Connection]:
         if self._pid != os.getpid():
             # WHY refuse: a connection shared with the parent mixes up answers without a word.
             raise StoreError("a database opened before a fork was used after it")
         with self._opening:
             return self._open_pool()
 
-    def _open_pool(self) -> ConnectionPool[psycopg.Connection[DictRow]]:
+    def _open_pool(self) -> ConnectionPool[_Connection]:
         if self._pool is None:
             self._probe()
             self._pool = ConnectionPool(
                 self._conninfo,
-                connection_class=psycopg.Connection[DictRow],
+                connection_class=_Connection,
                 min_size=0,
                 max_size=self.limits.pool_size,
                 timeout=self.limits.connect_timeout.total_seconds(),
@@ -241,11 +272,21 @@ class Database:
                 # WHY: by default it waits ever longer, up to five minutes, so that the pool would
                 # be out of use for long after the database has come back.
                 reconnect_timeout=self.limits.connect_timeout.total_seconds(),
-                check=ConnectionPool.check_connection,
+                configure=self._be_patient,
+                check=self._check,
                 kwargs={"row_factory": dict_row, "prepare_threshold": None},
                 open=True,
             )
         return self._pool
+
+    def _be_patient(self, connection: _Connection) -> None:
+        connection.patience = self.limits.statement_timeout + _ANSWER_GRACE
+
+    def _check(self, connection: _Connection) -> None:
+        """Whether a connection from the pool still works. WHY impatient: there may be several."""
+        connection.patience = self.limits.connect_timeout
+        ConnectionPool.check_connection(connection)
+        self._be_patient(connection)
 
     def _probe(self) -> None:
         """Connect once outside the pool, whose time-outs do not say why."""
@@ -283,7 +324,7 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], 
     ),
     (
         (pg.DeadlockDetected, pg.SerializationFailure),
-        StoreUnavailable,
+        TimedOut,
         "another session came first: {line}",
     ),
     (

@@ -4,9 +4,11 @@ StoreError
 ├── AlreadyExists      a row with that key is there: choose another handle
 ├── InvalidRecord      the record cannot be stored: mend the named member
 ├── InvalidPolicy      the policy cannot be applied: mend the named field
+├── ReleaseStopped     another system does not release transcripts just now: see what it says
 ├── StoreUnavailable   come back later; nothing was half done
 │   └── TimedOut       somebody holds a row for long: pass over it, or come back later
 └── StoreUnusable      a person must act: missing table, column or privilege, wrong version
+    └── CheckpointsGone    every approval is missing at once: restore them, or say that it is right
 """
 
 from __future__ import annotations
@@ -47,6 +49,10 @@ class InvalidPolicy(StoreError):
         self.value = value
 
 
+class ReleaseStopped(StoreError):
+    """The system that holds the transcripts lets nobody in, or is away; the message says which."""
+
+
 class StoreUnavailable(StoreError):
     """The database cannot be reached or did not answer in time. Nothing was half done."""
 
@@ -57,3 +63,7 @@ class TimedOut(StoreUnavailable):
 
 class StoreUnusable(StoreError):
     """The database answers but cannot be worked on until a person changes something."""
+
+
+class CheckpointsGone(StoreUnusable):
+    """Parked rows name approvals and there is none at all: that is a loss, not an answer."""

@@ -6,32 +6,18 @@ Every function raises StoreError, and takes no lock that a writer would wait for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from store import durations
 from store.batches import Backlog
 from store.database import Database
+from store.durations import Durations, Kind
 from store.records import STATUSES, TERMINAL
 from store.runs import clock
 
 RELEASE_STATES: Final = ("pending", "suspect", "dead")
 _MS: Final = timedelta(milliseconds=1)
-
-# Job, arm and cause of an effect, as the journal names them.
-Kind = tuple[str, str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """How long the finished runs of a job took: `within` counts those up to each bound asked for.
-
-    `total` is the sum of all `runs`.
-    """
-
-    within: tuple[int, ...]
-    runs: int
-    total: timedelta
 
 
 def _rows(database: Database, statement: str, **params: Any) -> list[dict[str, Any]]:
@@ -52,28 +38,37 @@ def clock_skew(database: Database, own_time: Callable[[], float]) -> timedelta:
     return now * _MS - timedelta(seconds=(before + after) / 2)
 
 
-def journal_totals(database: Database) -> dict[Kind, int]:
-    """Every count there is.
+def journal_totals(database: Database) -> tuple[dict[Kind, int], dict[str, Durations]]:
+    """Every count there is, and how long the finished runs of each job took, whatever the outcome.
 
     WHY one statement: of two, one could miss what moved or came to be committed in between, and a
     counter that falls back looks like a restart.
     """
-    found = _rows(database, "journal_totals")
-    return {(row["job"], row["arm"], row["cause"]): row["count"] for row in found}
-
-
-def run_durations(database: Database, bounds: Sequence[timedelta]) -> dict[str, Durations]:
-    """How long the finished runs of each job took, whatever their outcome. `bounds` ascend."""
-    found = _rows(database, "run_durations", bounds_ms=[bound // _MS for bound in bounds])
-    return {
-        row["job"]: Durations(tuple(row["within"]), row["runs"], row["total_ms"] * _MS)
-        for row in found
+    found = {
+        (row["job"], row["arm"], row["cause"] or None): row["count"]
+        for row in _rows(database, "journal_totals", bounds_ms=durations.bounds_ms())
     }
+    return durations.told_apart(found)
 
 
-def last_completed(database: Database) -> dict[str, int]:
-    """When each job last succeeded, in milliseconds since the Unix epoch."""
-    return {row["job"]: row["finished_at"] for row in _rows(database, "last_completed")}
+def last_completed(database: Database, jobs: Sequence[str]) -> dict[str, int]:
+    """When each of the jobs last did its work, also where some of its scopes failed.
+
+    In milliseconds since the Unix epoch; a job that never did is left out.
+    """
+    found = _rows(database, "last_completed", jobs=list(jobs))
+    return {row["job"]: row["finished_at"] for row in found}
+
+
+def failing_scopes(database: Database) -> dict[str, int]:
+    """How many scopes each job could not work through in full; a job without any is left out."""
+    return {row["job"]: row["scopes"] for row in _rows(database, "failing_scopes")}
+
+
+def open_breakers(database: Database) -> set[str]:
+    """The jobs that a breaker holds, everywhere or in some scope."""
+    with database.transaction(read_only=True) as tx:
+        return {row["job"] for row in tx.rows("open_breakers", {"now": clock(tx)})}
 
 
 def live_agents(database: Database) -> dict[str, int]:
@@ -98,6 +93,13 @@ def due_releases(database: Database) -> Backlog:
     """The outbox entries that the drain could take now."""
     with database.transaction(read_only=True) as tx:
         [row] = tx.rows("count_due_releases", {"now": clock(tx)})
+    return Backlog(row["rows"], row["oldest_ms"])
+
+
+def uncounted_rejections(database: Database) -> Backlog:
+    """The memory-harvest rejections that the drain could count now."""
+    with database.transaction(read_only=True) as tx:
+        [row] = tx.rows("count_harvest_waiting", {"now": clock(tx)})
     return Backlog(row["rows"], row["oldest_ms"])
 
 

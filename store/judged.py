@@ -1,4 +1,4 @@
-"""Write rows that were judged by something else than themselves: their approval checkpoint.
+"""Write rows that were judged by something else than themselves: their checkpoint, or a sighting.
 
 The checkpoints are locked first and judged again under the lock; the rows follow only where they
 are still exactly as judged. A checkpoint or row that somebody else holds is passed over: nobody
@@ -8,14 +8,17 @@ ever waits for this worker, and this worker waits for nobody.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg.rows import DictRow
 
+from store.batches import journal_left
 from store.database import Transaction
 
 Key = tuple[str, str]
+# How many rows were not written, by (scope, arm, cause).
+Left = Counter[tuple[str, str, str | None]]
 
 
 def _keys(rows: Sequence[DictRow]) -> set[Key]:
@@ -30,10 +33,12 @@ class Judgement:
     """Candidates of one batch, and which of their checkpoints this transaction holds.
 
     A candidate that is passed over here is counted as such and never written, whatever becomes of
-    its checkpoint meanwhile.
+    its checkpoint meanwhile. `left` counts those that were passed over before.
     """
 
-    def __init__(self, tx: Transaction, candidates: Sequence[DictRow]) -> None:
+    def __init__(
+        self, tx: Transaction, candidates: Sequence[DictRow], left: Left | None = None
+    ) -> None:
         self._tx = tx
         keys = sorted({key for key in map(_checkpoint, candidates) if key is not None})
         self._locked = _keys(tx.rows("lock_checkpoints", _arrays(keys))) if keys else set()
@@ -41,9 +46,9 @@ class Judgement:
         # WHY asked after the locks: locked by somebody else is not missing.
         held = _keys(tx.rows("present_checkpoints", _arrays(others))) if others else set()
         self._judged: list[DictRow] = []
-        self._left: Counter[tuple[str, str, str | None]] = Counter()
+        self._left: Left = Counter(left)
         for row in candidates:
-            if row.get("verdict") == "undated_checkpoint":
+            if row["verdict"] == "undated_checkpoint":
                 self._left[row["scope"], "skipped", "undated_checkpoint"] += 1
             elif _checkpoint(row) in held:
                 self._left[row["scope"], "skipped", "checkpoint_locked"] += 1
@@ -60,7 +65,7 @@ class Judgement:
         if keys:
             self._tx.do("expire_checkpoints", {**_arrays(sorted(keys)), "now": now})
 
-    def write(self, statement: str, params: dict[str, Any]) -> list[DictRow]:
+    def write(self, statement: str, params: Mapping[str, Any]) -> list[DictRow]:
         """Let the rows that are still as judged follow; rows of (scope, ..., done)."""
         rows = self._judged
         return self._tx.rows(
@@ -79,32 +84,21 @@ class Judgement:
             },
         )
 
-    def _undone(self, done: Sequence[DictRow]) -> dict[tuple[str, str, str | None], int]:
-        """What became of the candidates that were not written, by (scope, arm, cause)."""
+    def _undone(self, done: Sequence[DictRow]) -> Left:
+        """What became of the candidates that were not written."""
         left = self._left.copy()
         for row in self._judged:
             left[row["scope"], "lost_race", None] += 1
         for row in done:
             left[row["scope"], "lost_race", None] -= row["done"]
-        return {key: n for key, n in left.items() if n > 0}
+        return +left
 
     def journal_undone(
-        self, job: str, params: dict[str, Any], done: Sequence[DictRow]
+        self, job: str, params: Mapping[str, Any], done: Sequence[DictRow]
     ) -> dict[tuple[str, str | None], int]:
         """Write down what was not done and why, in the same transaction; totals by (arm, cause)."""
         undone = self._undone(done)
-        if undone:
-            self._tx.do(
-                "journal_add",
-                {
-                    **params,
-                    "job": job,
-                    "scopes": [scope for scope, _, _ in undone],
-                    "arms": [arm for _, arm, _ in undone],
-                    "causes": [cause for _, _, cause in undone],
-                    "counts": [*undone.values()],
-                },
-            )
+        journal_left(self._tx, job, params, undone)
         totals: Counter[tuple[str, str | None]] = Counter()
         for (_, arm, cause), n in undone.items():
             totals[arm, cause] += n
@@ -112,5 +106,28 @@ class Judgement:
 
 
 def _checkpoint(row: DictRow) -> Key | None:
+    """The checkpoint that decides about the row, if any; a running row without a claim has none."""
     token = row["parked_checkpoint_token"]
-    return None if token is None else (row["scope"], token)
+    if token is None or not row.get("bound", True):
+        return None
+    return (row["scope"], token)
+
+
+def passed_over(rows: Sequence[DictRow], cause: str) -> Left:
+    """These rows as skipped for this cause."""
+    return Counter((row["scope"], "skipped", cause) for row in rows)
+
+
+def without_lost_checkpoints(
+    tx: Transaction, rows: Sequence[DictRow], *, asked: bool
+) -> tuple[list[DictRow], list[DictRow]]:
+    """The rows that may be judged, and those whose checkpoint is missing with all the others.
+
+    WHY: a table that is empty as a whole was lost; that says nothing of any one approval.
+    """
+    if asked and any(row["unanswered"] for row in rows):
+        state = tx.one("checkpoints_gone")
+        if state is not None and state["gone"]:
+            lost = [row for row in rows if row["unanswered"]]
+            return [row for row in rows if not row["unanswered"]], lost
+    return list(rows), []

@@ -64,6 +64,13 @@ def migrate(database: Database) -> list[Migration]:
     return applied
 
 
+def newest_applied(database: Database) -> int:
+    """The newest migration of the database, which may be a newer release's."""
+    with database.transaction(read_only=True) as tx:
+        [row] = tx.rows("preflight_migration")
+    return int(row["version"])
+
+
 def _apply(tx: Transaction, migration: Migration) -> None:
     tx.script(migration.text)
     tx.do(

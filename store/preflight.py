@@ -30,11 +30,13 @@ class Needs:
     """What a command does to the ledger's tables, and to the worker's own.
 
     Each is a table and its privileges, separated by spaces. `writes`: anything is to be changed.
+    `versioned`: it is asked which migrations were applied, which takes SELECT on their table.
     """
 
     ledger: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     writes: bool = True
+    versioned: bool = True
 
 
 _RUN: Final = (
@@ -46,18 +48,45 @@ _RUN: Final = (
 JOBS: Final[Mapping[str, Needs]] = {
     "reap": Needs(("background_agents SELECT DELETE",), (*_RUN, "session_releases SELECT INSERT")),
     "flip_stale_running": Needs(
-        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"), _RUN
+        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"),
+        (
+            *_RUN,
+            "sightings SELECT INSERT UPDATE",
+            "breakers SELECT INSERT UPDATE DELETE",
+            "watches SELECT INSERT UPDATE",
+            "schedule SELECT",
+        ),
     ),
     "reconcile_parked": Needs(
-        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"), _RUN
+        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"),
+        (*_RUN, "sightings SELECT INSERT UPDATE", "breakers SELECT INSERT UPDATE DELETE"),
     ),
     "release_sessions": Needs(
         ("background_agents SELECT", "agent_sessions SELECT UPDATE DELETE"),
         (*_RUN, "session_releases SELECT UPDATE DELETE"),
     ),
+    "drain_harvest": Needs(
+        (),
+        (*_RUN, "harvest_rejections SELECT UPDATE DELETE", "harvest_codes SELECT INSERT"),
+    ),
+    "housekeeping": Needs(
+        (),
+        (
+            "runs SELECT INSERT UPDATE DELETE",
+            "run_parts SELECT INSERT UPDATE",
+            "journal SELECT INSERT UPDATE DELETE",
+            "journal_totals SELECT INSERT UPDATE",
+            "requests SELECT UPDATE DELETE",
+            "sightings SELECT UPDATE DELETE",
+            "schema_migrations SELECT",
+        ),
+    ),
     "audit_memory": Needs((), (*_RUN, "memory_boundary SELECT INSERT DELETE")),
 }
+# WHY no version: whoever only asks need not be able to read anything.
+ENQUEUE: Final = Needs((), ("requests INSERT",), versioned=False)
 IMPORT: Final = Needs(tuple(f"{table} SELECT INSERT" for table in LEDGER))
+REARM: Final = Needs(("agent_sessions SELECT",), (*_RUN, "session_releases SELECT UPDATE"))
 MIGRATE: Final = Needs()
 
 
@@ -70,10 +99,21 @@ def reading(*ledger: str, own: Iterable[str] = ()) -> Needs:
     )
 
 
+def every(jobs: Iterable[str]) -> Needs:
+    """What all of these jobs need together."""
+    needs = [JOBS[job] for job in jobs]
+    return Needs(
+        tuple(dict.fromkeys(each for need in needs for each in need.ledger)),
+        tuple(dict.fromkeys(each for need in needs for each in need.own)),
+    )
+
+
 def dry(needs: Needs) -> Needs:
-    """What is left of it in a dry run, which reads the ledger, the outbox and nothing else."""
-    outbox = [each.split()[0] for each in needs.own if each.startswith("session_releases")]
-    return reading(*(each.split()[0] for each in needs.ledger), own=outbox)
+    """What is left of it in a dry run: it reads the ledger, what guards know, what is drained."""
+    drained = ("session_releases", "harvest_rejections", "harvest_codes")
+    known = ("sightings", "breakers", "watches", "schedule")
+    own = [table for table in (each.split()[0] for each in needs.own) if table in drained + known]
+    return reading(*(each.split()[0] for each in needs.ledger), own=own)
 
 
 def check(database: Database, needs: Needs) -> None:
@@ -96,7 +136,7 @@ def check(database: Database, needs: Needs) -> None:
             _check_privileges(schema_, table, privileges, row["privileges"], server["role"])
             if schema_ != _OWN:
                 _check_columns(schema_, table, row["columns"])
-        if needs.own:
+        if needs.own and needs.versioned:
             [applied] = tx.rows("preflight_migration")
             if applied["version"] < shipped()[-1].version:
                 raise StoreUnusable(

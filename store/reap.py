@@ -2,147 +2,309 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final
 
-from store.batches import Backlog, BatchSize, Done, Stamp, Window, range_batch
+from psycopg.rows import DictRow
+
+from store.batches import Backlog, BatchSize, Done, Kind, Stamp, journal_left
+from store.breakers import Allowance, trip, tripped
 from store.database import Database, Transaction
-from store.errors import TimedOut
-from store.records import BIGINT_MIN
-from store.retention import RetentionPolicy, before, kept
+from store.guards import UNGUARDED, Guards
+from store.isolation import Progress, Turn, work_through
+from store.live_writers import LiveWriters
+from store.reap_ranges import Found, Place, Policies, Ranges, params_of, planned
+from store.records import STALE_RUNNING_REAP_ATTRIBUTION
 
 JOB: Final = "reap"
-Arm = Literal["max_age", "keep"]
 RELEASE_DELAY = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """How far an arm may go in a scope, and how far it has come.
-
-    `last_handle` None: everything of `last_at`, whatever its handle.
-    """
-
-    scope: str
-    last_at: int
-    last_handle: str | None = None
-    after_at: int = BIGINT_MIN
-    after_handle: str = ""
-
-
-def _aged(policies: Iterable[tuple[str, RetentionPolicy]], now: int) -> list[_Place]:
-    cutoffs = ((s, before(now, p.max_age_ms)) for s, p in policies if p.max_age_ms is not None)
-    # WHY the second condition: nothing is earlier than the least bigint.
-    return [_Place(scope, cutoff - 1) for scope, cutoff in cutoffs if cutoff > BIGINT_MIN]
-
-
-def _excess(tx: Transaction, policies: Iterable[tuple[str, RetentionPolicy]]) -> list[_Place]:
-    keeps = {scope: kept(p.keep) for scope, p in policies if p.keep is not None}
-    rows = tx.rows("reap_keep_boundary", {"scopes": [*keeps], "keeps": [*keeps.values()]})
-    return [_Place(row["scope"], row["last_at"], row["last_handle"]) for row in rows]
+_MS: Final = timedelta(milliseconds=1)
+# WHY no more: each takes a lock, and the server has room for some thousands of all its sessions'.
+_SCOPES_MAX: Final = 250
 
 
 def reap(
     database: Database,
-    policies: Sequence[tuple[str, RetentionPolicy]],
+    policies: Policies,
     stamp: Stamp,
     size: BatchSize,
     release_delay: timedelta = RELEASE_DELAY,
+    guards: Guards = UNGUARDED,
 ) -> Iterator[Done]:
     """Delete what the policies name in their scopes; yields after each committed batch.
 
     The caller may stop between batches. Safe to repeat: a deleted row is gone with its release
-    queued, in one transaction. Takes no arm that is not named; never a running or parked row.
+    queued, in one transaction. Takes no arm that is not named; never a running or parked row, nor
+    what a guard keeps. What cannot be done in a scope is in what is yielded.
     """
-    yield from _arm(database, "max_age", _aged(policies, stamp.now), stamp, size, release_delay)
-    with database.transaction(read_only=True) as tx:
-        excess = _excess(tx, policies)
-    yield from _arm(database, "keep", excess, stamp, size, release_delay)
+    run = _Run.of(policies, stamp, guards)
+    ranges, scopes = run.ranges, run.ranges.scopes
+    # WHY many scopes at once: there is hardly anything to be found in them.
+    wide = BatchSize(size.rows, max(1, min(len(scopes), size.rows, _SCOPES_MAX)))
+    asked = [Place(s, 0, 0, None, 0, 0) for s in scopes]
+    if guards.plausible_times:
+        yield from work_through(database, _Implausible(ranges), asked, stamp, wide, run.progress)
+    if guards.breakers:
+        yield from work_through(database, _Tripped(run), asked, stamp, wide, run.progress)
+
+    shared: dict[str, object] = {"release_delay_ms": release_delay // _MS}
+    for arm in ("max_age", "keep"):
+        if arm == "max_age":
+            places = ranges.aged()
+        else:
+            with database.transaction(read_only=True) as tx:
+                places = ranges.beyond_keep(tx, after_age=guards.fresh_flips)
+        shared["arm"] = arm
+        # WHY the unsettled in wide batches: hardly any scope has one.
+        for statement, waits, shape in (("reap", True, size), ("reap_unsettled", False, wide)):
+            work = _Deletion(run, arm, statement, waits, dict(shared))
+            yield from work_through(database, work, places, stamp, shape, run.progress)
 
 
-def _arm(
-    database: Database,
-    arm: Arm,
-    places: list[_Place],
-    stamp: Stamp,
-    size: BatchSize,
-    release_delay: timedelta,
-) -> Iterator[Done]:
-    # WHY all scopes at once for the unsettled: hardly any scope has one.
-    wide = replace(size, scopes=max(1, min(len(places), size.rows)))
-    shared = {"arm": arm, "release_delay_ms": release_delay // timedelta(milliseconds=1)}
-    for statement, past_locks, shape in (
-        ("reap", "reap_past_locks", size),
-        ("reap_unsettled", None, wide),
-    ):
-        window = Window(places, shape)
-        for _ in window:
-            stamped = {**stamp.next_batch(), **shared}
-            try:
-                with database.transaction(brief=past_locks is not None) as tx:
-                    rows, lost = range_batch(tx, JOB, statement, window, stamped, _params)
-            except TimedOut:
-                if past_locks is None:
-                    raise
-                with database.transaction() as tx:
-                    rows, lost = range_batch(tx, JOB, past_locks, window, stamped, _params)
-            reached = {row["scope"]: row for row in rows if window.unfinished(row["seen"])}
-            window.advance(
-                [
-                    replace(p, after_at=row["upto_at"], after_handle=row["upto_handle"])
-                    for p in window.places
-                    if (row := reached.get(p.scope)) is not None
-                ]
-            )
-            deleted = sum(row["done"] for row in rows)
-            if deleted or lost or window.idle:
-                yield Done({(arm, None): deleted, ("lost_race", None): lost})
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the kinds of batches of one run share."""
+
+    ranges: Ranges
+    progress: Progress
+    allowance: Allowance
+    living: LiveWriters
+
+    @classmethod
+    def of(cls, policies: Policies, stamp: Stamp, guards: Guards) -> _Run:
+        """A run that has done nothing yet."""
+        ranges = Ranges.of(policies, stamp.now, guards)
+        allowance = Allowance(JOB, guards, stamp.run_id)
+        return cls(ranges, Progress(), allowance, LiveWriters(guards, stamp))
+
+    def guard(self, tx: Transaction) -> dict[str, object]:
+        """What the fresh_flip fragment asks for; read before the statement that judges by it."""
+        fresh_flips = self.ranges.guards.fresh_flips
+        return {
+            "fresh_flips": fresh_flips,
+            "live_writers": self.living.read(tx) if fresh_flips else [],
+            "attribution": STALE_RUNNING_REAP_ATTRIBUTION,
+        }
+
+    def due(self, tx: Transaction, scopes: Collection[str]) -> dict[str, int]:
+        """How many rows are due in these scopes by both arms; without those that have none."""
+        found = planned(tx, self.ranges.within(scopes), self.guard(tx))
+        due: Counter[str] = Counter()
+        for (scope, arm, _), backlog in found.items():
+            if arm != "skipped":
+                due[scope] += backlog.rows
+        return dict(due)
 
 
-def _params(places: Sequence[_Place]) -> dict[str, object]:
-    return {
-        "scopes": [p.scope for p in places],
-        "last_ats": [p.last_at for p in places],
-        "last_handles": [p.last_handle for p in places],
-        "after_ats": [p.after_at for p in places],
-        "after_handles": [p.after_handle for p in places],
-    }
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A kind of batch that only counts what is left alone."""
+
+    job: str = field(default=JOB, init=False)
+    waits: bool = field(default=False, init=False)
+
+    def next_row(
+        self, tx: Transaction, place: Place, stamped: dict[str, Any]
+    ) -> tuple[str, Place] | None:
+        """It meets no rows one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Implausible(_Counted):
+    """Counts rows whose times say nothing."""
+
+    ranges: Ranges
+
+    def act(
+        self,
+        tx: Transaction,
+        places: list[Place],
+        stamped: dict[str, Any],
+        rows_per_scope: int,  # noqa: ARG002
+        *,
+        past_locks: bool,  # noqa: ARG002
+    ) -> Turn[Place]:
+        """Count them, once for each scope."""
+        params = {"scopes": [p.scope for p in places], **self.ranges.plausible}
+        left: dict[Kind, int] = {
+            (row["scope"], "skipped", "implausible_time"): row["rows"]
+            for row in tx.rows("reap_implausible", params)
+        }
+        journal_left(tx, JOB, stamped, left)
+        return Turn({("skipped", "implausible_time"): sum(left.values())})
+
+
+@dataclass(frozen=True, slots=True)
+class _Tripped(_Counted):
+    """Counts what is due where the breaker is open, and leaves those scopes out of the run."""
+
+    run: _Run
+
+    def act(
+        self,
+        tx: Transaction,
+        places: list[Place],
+        stamped: dict[str, Any],
+        rows_per_scope: int,  # noqa: ARG002
+        *,
+        past_locks: bool,  # noqa: ARG002
+    ) -> Turn[Place]:
+        """Count, and leave out."""
+        scopes = tripped(tx, JOB, [p.scope for p in places])
+        if not scopes:
+            return Turn()
+        due = self.run.due(tx, scopes)
+        left: dict[Kind, int] = {(s, "skipped", "breaker"): n for s, n in due.items()}
+        journal_left(tx, JOB, stamped, left)
+        return Turn({("skipped", "breaker"): sum(left.values())}, left_out=frozenset(scopes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """One arm's batches over the rows with, or without, a settling time."""
+
+    run: _Run
+    arm: str
+    statement: str
+    waits: bool
+    shared: Mapping[str, object]
+    job: str = field(default=JOB, init=False)
+
+    def act(
+        self,
+        tx: Transaction,
+        places: list[Place],
+        stamped: dict[str, Any],
+        rows_per_scope: int,
+        *,
+        past_locks: bool,
+    ) -> Turn[Place]:
+        """Delete one batch, and write down what it met and left."""
+        left = self.run.allowance.left(tx, [p.scope for p in places], self.run.progress.changed)
+        spent = [p.scope for p in places if left.get(p.scope) == 0]
+        breaker = self._trip(tx, stamped, spent)
+        places = [p for p in places if left.get(p.scope) != 0]
+        if not places:
+            return Turn({("skipped", "breaker"): sum(breaker.values())}, left_out={*breaker})
+        # WHY the least of all: a batch takes the same number of each of its scopes.
+        limit = min([rows_per_scope, *(left[p.scope] for p in places if p.scope in left)])
+        params = {
+            **stamped,
+            **self.shared,
+            **params_of(places),
+            **self.run.guard(tx),
+            "rows_per_scope": limit,
+        }
+        rows = tx.rows(f"{self.statement}_past_locks" if past_locks else self.statement, params)
+        guarded, lost = self._left(tx, params, places, rows)
+        journal_left(
+            tx,
+            JOB,
+            stamped,
+            {(s, "skipped", "fresh_flip"): n for s, n in guarded.items()}
+            | {(s, "lost_race", None): n for s, n in lost.items()},
+        )
+        reached = {row["scope"]: row for row in rows if row["seen"] >= limit}
+        return Turn(
+            {
+                (self.arm, None): sum(row["done"] for row in rows),
+                ("lost_race", None): sum(lost.values()),
+                ("skipped", "fresh_flip"): sum(guarded.values()),
+                ("skipped", "breaker"): sum(breaker.values()),
+            },
+            [_after(p, row) for p in places if (row := reached.get(p.scope)) is not None],
+            changed={row["scope"]: row["done"] for row in rows},
+            left_out={*breaker},
+        )
+
+    def _trip(
+        self, tx: Transaction, stamped: dict[str, Any], spent: Sequence[str]
+    ) -> dict[str, int]:
+        """Open the breakers of the scopes that may lose no more and in which more is due."""
+        if not spent:
+            return {}
+        due = self.run.due(tx, spent)
+        trip(tx, JOB, stamped, due)
+        journal_left(tx, JOB, stamped, {(s, "skipped", "breaker"): n for s, n in due.items()})
+        return due
+
+    def _left(
+        self,
+        tx: Transaction,
+        params: dict[str, Any],
+        places: Sequence[Place],
+        rows: Sequence[DictRow],
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """By scope, how many rows were met and kept by their guard, and how many lost."""
+        left = {
+            row["scope"]: row["seen"] - row["done"] for row in rows if row["seen"] > row["done"]
+        }
+        if not left or not params["fresh_flips"]:
+            return {}, left
+        upto = {row["scope"]: (row["upto_at"], row["upto_handle"]) for row in rows}
+        asked = {
+            **params,
+            **params_of(p for p in places if p.scope in left),
+            "upto_ats": [upto[p.scope][0] for p in places if p.scope in left],
+            "upto_handles": [upto[p.scope][1] for p in places if p.scope in left],
+        }
+        # WHY the lesser: it is asked a moment after the batch, when another may have been flipped.
+        guarded = {
+            row["scope"]: min(row["guarded"], left[row["scope"]])
+            for row in tx.rows(f"{self.statement}_guarded", asked)
+        }
+        return guarded, {scope: n - guarded.get(scope, 0) for scope, n in left.items()}
+
+    def next_row(
+        self, tx: Transaction, place: Place, stamped: dict[str, Any]
+    ) -> tuple[str, Place] | None:
+        """The one row that a batch of one would meet."""
+        params = {**stamped, **params_of([place]), "rows_per_scope": 1}
+        row = tx.one(f"{self.statement}_next", params)
+        return None if row is None else (row["upto_handle"], _after(place, row))
+
+
+def _after(place: Place, row: DictRow) -> Place:
+    return replace(place, after_at=row["upto_at"], after_handle=row["upto_handle"])
 
 
 def preview_reap(
-    tx: Transaction, policies: Sequence[tuple[str, RetentionPolicy]], now: int
-) -> dict[tuple[str, Arm], Backlog]:
-    """What each arm would delete in each scope, in the transaction's snapshot."""
-    aged = _aged(policies, now)
-    past = {place.scope: place.last_at for place in aged}
-    found: dict[tuple[str, Arm], Backlog] = {}
-    arms: tuple[tuple[Arm, list[_Place]], ...] = (
-        ("max_age", aged),
-        ("keep", _excess(tx, policies)),
-    )
-    for arm, places in arms:
-        rows = tx.rows(
-            "preview_reap",
-            {
-                "scopes": [p.scope for p in places],
-                "last_ats": [p.last_at for p in places],
-                "last_handles": [p.last_handle for p in places],
-                "past_ats": [None if arm == "max_age" else past.get(p.scope) for p in places],
-            },
-        )
-        found |= {(row["scope"], arm): Backlog(row["rows"], row["oldest_ms"]) for row in rows}
+    tx: Transaction, policies: Policies, now: int, guards: Guards = UNGUARDED
+) -> Found:
+    """What a run would delete or skip in each scope, by (scope, arm, cause), in this snapshot.
+
+    Where a breaker opens, a run comes to fewer of the fresh flips than are counted here.
+    """
+    run = _Run.of(policies, Stamp(now), guards)
+    ranges, scopes = run.ranges, run.ranges.scopes
+    found = planned(tx, ranges, run.guard(tx))
+    if guards.breakers:
+        open_ones = tripped(tx, JOB, scopes)
+        limits = run.allowance.left(tx, scopes, {}) | dict.fromkeys(open_ones, 0)
+        for scope, limit in limits.items():
+            _limit(found, scope, limit, skip_others=scope in open_ones)
+    if guards.plausible_times:
+        for row in tx.rows("reap_implausible", {"scopes": scopes, **ranges.plausible}):
+            found[row["scope"], "skipped", "implausible_time"] = Backlog(row["rows"], 0)
     return found
 
 
-def due_for_reap(
-    tx: Transaction, policies: Sequence[tuple[str, RetentionPolicy]], now: int
-) -> list[str]:
-    """The scopes in which either arm would delete anything, in order."""
-    aged = _aged(policies, now)
-    rows = tx.rows(
-        "due_reap", {"scopes": [p.scope for p in aged], "last_ats": [p.last_at for p in aged]}
-    )
-    due = {row["scope"] for row in rows}
-    return sorted(due | {place.scope for place in _excess(tx, policies)})
+def _limit(found: Found, scope: str, limit: int, *, skip_others: bool) -> None:
+    """Let the breaker have what is due in a scope beyond the limit."""
+    over = 0
+    for arm in ("max_age", "keep"):
+        backlog = found.pop((scope, arm, None), None)
+        if backlog is None:
+            continue
+        rows = min(limit, backlog.rows)
+        limit -= rows
+        over += backlog.rows - rows
+        if rows:
+            found[scope, arm, None] = replace(backlog, rows=rows)
+    if over:
+        found[scope, "skipped", "breaker"] = Backlog(over, 0)
+    if skip_others:
+        found.pop((scope, "skipped", "fresh_flip"), None)

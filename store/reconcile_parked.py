@@ -1,22 +1,31 @@
-"""Let parked rows and resume claims follow their approval checkpoints, batch by batch."""
+"""Let parked rows and resume claims follow their approval checkpoints, batch by batch.
+
+Where a guard asks for a sighting, checkpoint and row both stay as they are until it is old enough:
+a checkpoint written as expired would end the wait that its row is still given.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from psycopg.rows import DictRow
 
-from store.batches import Backlog, BatchSize, Done, Stamp, Window
+from store.batches import Backlog, BatchSize, Done, Stamp
 from store.database import Database, Transaction
-from store.judged import Judgement
+from store.errors import CheckpointsGone
+from store.guards import UNGUARDED, Guards
+from store.isolation import Progress, Turn, work_through
+from store.judged import Judgement, passed_over, without_lost_checkpoints
+from store.live_writers import LiveWriters
 from store.records import BIGINT_MIN
 from store.retention import Milliseconds, before
+from store.sightings import seen_long_enough
 
 JOB: Final = "reconcile_parked"
+NO_CHECKPOINTS: Final = "no_checkpoints"
 
 # What a failed row's `error` says, by what was found.
 FAILURES: Final = {
@@ -65,6 +74,7 @@ def reconcile_parked(
     stamp: Stamp,
     size: BatchSize,
     excluded: Excluded = NOBODY,
+    guards: Guards = UNGUARDED,
 ) -> Iterator[Done]:
     """Reconcile the scopes, parked rows first; yields after each committed batch.
 
@@ -72,42 +82,83 @@ def reconcile_parked(
     failed or rolled back is no longer what was judged.
     """
     places = _places(leases, stamp.now)
-    yield from _kind(database, "reconcile_parked_candidates", places, stamp, size, excluded)
     leased = [place for place in places if place.leased_since is not None]
-    yield from _kind(database, "reconcile_claims_candidates", leased, stamp, size, excluded)
+    living = LiveWriters(guards, stamp)
+    progress = Progress()
+    for statement, there in (
+        ("reconcile_parked_candidates", places),
+        ("reconcile_claims_candidates", leased),
+    ):
+        work = _Kind(statement, excluded, living, guards)
+        yield from work_through(database, work, there, stamp, size, progress)
 
 
-def _kind(
-    database: Database,
-    statement: str,
-    places: list[_Place],
-    stamp: Stamp,
-    size: BatchSize,
-    excluded: Excluded,
-) -> Iterator[Done]:
-    window = Window(places, size)
-    for _ in window:
-        params = {**stamp.next_batch(), "errors": json.dumps(FAILURES)}
-        by_kind: Counter[tuple[str, str | None]] = Counter()
-        candidates: list[DictRow] = []
-        with database.transaction() as tx:
-            if batch := window.own(tx, JOB):
-                asked = {
-                    **params,
-                    **_params(batch, excluded),
-                    "rows_per_scope": window.rows_per_scope,
-                }
-                candidates = tx.rows(statement, asked)
-            if candidates:
-                judgement = Judgement(tx, candidates)
-                judgement.expire(stamp.now)
-                done = judgement.write("reconcile_parked", params)
-                by_kind.update(judgement.journal_undone(JOB, params, done))
-                for row in done:
-                    by_kind[row["arm"], row["verdict"]] += row["done"]
-        window.advance(_advanced(window.places, candidates))
-        if by_kind or window.idle:
-            yield Done(dict(by_kind))
+def _waits(tx: Transaction, living: LiveWriters, guards: Guards) -> dict[str, object]:
+    """For how long a verdict must have been seen: one of absence, and one over a live writer's row.
+
+    WHY read before: a statement may judge by nothing but the row and its parameters.
+    """
+    if not guards.sightings:
+        return {"missing_ms": 0, "living": [], "living_ms": 0}
+    return {
+        "missing_ms": guards.missing_sighting_ms,
+        "living": living.read(tx),
+        "living_ms": guards.live_writer_sighting_ms,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Parked rows, or running rows with a resume claim, as the statement of candidates says."""
+
+    candidates: str
+    excluded: Excluded
+    living: LiveWriters
+    guards: Guards
+    job: str = JOB
+    waits: bool = False
+
+    def _find(
+        self, tx: Transaction, places: list[_Place], stamped: dict[str, Any], rows: int
+    ) -> list[DictRow]:
+        params = {**_params(places, self.excluded), "rows_per_scope": rows}
+        return tx.rows(
+            self.candidates, {**stamped, **params, **_waits(tx, self.living, self.guards)}
+        )
+
+    def act(
+        self,
+        tx: Transaction,
+        places: list[_Place],
+        stamped: dict[str, Any],
+        rows_per_scope: int,
+        *,
+        past_locks: bool,  # noqa: ARG002 - it never waits
+    ) -> Turn[_Place]:
+        """Judge up to so many rows of each place, lock their checkpoints, and let them follow."""
+        candidates = self._find(tx, places, stamped, rows_per_scope)
+        if not candidates:
+            return Turn()
+        ripe, unripe = seen_long_enough(tx, candidates, stamped, lambda row: row["seen_for_ms"])
+        left = passed_over(unripe, "sighting")
+        ripe, lost = without_lost_checkpoints(tx, ripe, asked=self.guards.plausible_times)
+        left += passed_over(lost, NO_CHECKPOINTS)
+        judgement = Judgement(tx, ripe, left)
+        judgement.expire(stamped["now"])
+        done = judgement.write("reconcile_parked", {**stamped, "errors": json.dumps(FAILURES)})
+        by_kind = judgement.journal_undone(JOB, stamped, done)
+        for row in done:
+            kind = (row["arm"], row["verdict"])
+            by_kind[kind] = by_kind.get(kind, 0) + row["done"]
+        return Turn(by_kind, _advanced(places, candidates))
+
+    def next_row(
+        self, tx: Transaction, place: _Place, stamped: dict[str, Any]
+    ) -> tuple[str, _Place] | None:
+        """The next row that its checkpoint says something of."""
+        for row in self._find(tx, [place], stamped, 1):
+            return row["handle"], _advanced([place], [row])[0]
+        return None
 
 
 def _params(batch: Sequence[_Place], excluded: Excluded) -> dict[str, object]:
@@ -134,27 +185,49 @@ def _advanced(batch: Sequence[_Place], candidates: Sequence[DictRow]) -> list[_P
     ]
 
 
-def _asked(leases: Sequence[tuple[str, Milliseconds | None]], now: int) -> dict[str, object]:
+def preview_reconcile(
+    tx: Transaction,
+    leases: Sequence[tuple[str, Milliseconds | None]],
+    now: int,
+    guards: Guards = UNGUARDED,
+) -> dict[tuple[str, str], Backlog]:
+    """What each verdict, or cause to pass over, would touch in each scope, in the snapshot."""
     places = _places(leases, now)
-    return {
+    params = {
+        **_waits(tx, LiveWriters(guards, Stamp(now)), guards),
         "scopes": [p.scope for p in places],
         "leased_sinces": [p.leased_since for p in places],
+        "ask_for_any": guards.plausible_times,
         "now": now,
     }
-
-
-def preview_reconcile(
-    tx: Transaction, leases: Sequence[tuple[str, Milliseconds | None]], now: int
-) -> dict[tuple[str, str], Backlog]:
-    """What each verdict would touch in each scope, in the transaction's snapshot."""
-    rows = tx.rows("preview_reconcile_parked", _asked(leases, now))
+    rows = tx.rows("preview_reconcile_parked", params)
     return {
         (row["scope"], row["verdict"]): Backlog(row["rows"], row["oldest_ms"] or 0) for row in rows
     }
 
 
-def due_for_reconcile(
-    tx: Transaction, leases: Sequence[tuple[str, Milliseconds | None]], now: int
-) -> list[str]:
-    """The scopes in which any row would be touched, in order."""
-    return sorted(row["scope"] for row in tx.rows("due_reconcile_parked", _asked(leases, now)))
+def assert_checkpoints(tx: Transaction, guards: Guards) -> None:
+    """Raise CheckpointsGone where parked rows name checkpoints and there is none at all.
+
+    A table that was lost or not yet restored would otherwise fail every parked row.
+    """
+    state = tx.one("checkpoints_gone")
+    if guards.plausible_times and state is not None and state["gone"] and state["named"]:
+        raise CheckpointsGone(
+            "there is not one checkpoint, but parked rows name some: nothing is reconciled until "
+            "the table is back (or, if that is right, with --override plausible-times)"
+        )
+
+
+def watch_checkpoints(database: Database, now: int, guards: Guards) -> None:
+    """The same as a breaker that opens with the refusal and closes with its cause."""
+    try:
+        with database.transaction(read_only=True) as tx:
+            assert_checkpoints(tx, guards)
+    except CheckpointsGone as refusal:
+        with database.transaction() as tx:
+            params = {"job": JOB, "reasons": [NO_CHECKPOINTS], "details": [str(refusal)]}
+            tx.do("holding_begun", {**params, "now": now, "holds_until": None})
+        raise
+    with database.transaction() as tx:
+        tx.do("holding_over", {"job": JOB, "reasons": [NO_CHECKPOINTS]})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -14,13 +15,16 @@ from store.database import Database, Transaction
 
 PartState = Literal["succeeded", "failed"]
 
+_FORGOTTEN: Final = timedelta(days=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """A claimed tick or an operator's command. Times are milliseconds since the Unix epoch.
 
     `report` counts what the journal has of the run, by 'arm' or 'arm/cause'; `more` says that a
-    budget ended before the work did.
+    budget ended before the work did. `failing`: what is wrong, by scope, where a job could not do
+    all it should; such a run is 'partial' unless it failed.
     """
 
     run_id: UUID
@@ -34,6 +38,7 @@ class Run:
     report: dict[str, int] = field(default_factory=dict)
     error: str | None = None
     more: bool = False
+    failing: dict[str, str] = field(default_factory=dict)
 
 
 def _run(row: DictRow) -> Run:
@@ -42,12 +47,19 @@ def _run(row: DictRow) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One message's worth of a run; `scopes` None: the job is asked for all there is."""
+    """One message's worth of a run; `scopes` None: the job is asked for all there is.
+
+    `request_id` and `policy` are those of the operator's request that it belongs to: JSON as it
+    stands there, not judged yet, or None for the policy file.
+    """
 
     run_id: UUID
     part: int
     job: str
     scopes: tuple[str, ...] | None
+    overrides: tuple[str, ...] = ()
+    request_id: UUID | None = None
+    policy: Any = None
 
 
 def clock(tx: Transaction) -> int:
@@ -76,9 +88,15 @@ def open_run(
 ) -> Run:
     """Open the run of an operator's command."""
     with database.transaction() as tx:
-        now = clock(tx)
-        run = Run(run_id, job, None, requested_by, tuple(overrides), "running", now, None)
-        return _open(tx, run)
+        return open_asked(tx, job, requested_by, overrides, run_id)
+
+
+def open_asked(
+    tx: Transaction, job: str, requested_by: str, overrides: Sequence[str], run_id: UUID
+) -> Run:
+    """The same in a transaction that does more."""
+    now = clock(tx)
+    return _open(tx, Run(run_id, job, None, requested_by, tuple(overrides), "running", now, None))
 
 
 def _open(tx: Transaction, run: Run) -> Run:
@@ -104,13 +122,27 @@ def cut(
     `scopes` None: one part that knows no scopes. Without any part the run is over at once.
     """
     with database.transaction() as tx:
-        if scopes is None:
-            count = tx.do("add_whole_part", {"run_id": run.run_id})
-        else:
-            parts = [1 + index // scopes_per_part for index in range(len(scopes))]
-            params = {"run_id": run.run_id, "scopes": list(scopes), "parts": parts}
-            count = tx.do("add_parts", params)
+        count = _queued(tx, run, scopes, scopes_per_part, after=0)
         return count, _ended(tx, Part(run.run_id, 0, run.job, None), "succeeded")
+
+
+def queue_parts(
+    database: Database, run: Run, scopes: Sequence[str] | None, scopes_per_part: int, *, after: int
+) -> int:
+    """Queue more parts of a run, numbered on from the one named; gives how many."""
+    with database.transaction() as tx:
+        return _queued(tx, run, scopes, scopes_per_part, after)
+
+
+def _queued(
+    tx: Transaction, run: Run, scopes: Sequence[str] | None, scopes_per_part: int, after: int
+) -> int:
+    now = clock(tx)
+    if scopes is None:
+        return tx.do("add_whole_part", {"run_id": run.run_id, "now": now})
+    parts = [after + 1 + index // scopes_per_part for index in range(len(scopes))]
+    params = {"run_id": run.run_id, "scopes": list(scopes), "parts": parts, "now": now}
+    return tx.do("add_parts", params)
 
 
 def begin_part(database: Database, run: Run, number: int, scopes: Sequence[str] | None) -> Part:
@@ -128,15 +160,33 @@ def end_handing_out(database: Database, run: Run, error: str | None = None) -> R
     return finish_part(database, part, "succeeded" if error is None else "failed", error=error)
 
 
-def start_part(database: Database, run_id: UUID, part: int) -> Part | None:
-    """Begin a queued part; None: it was begun before, or there is no such part."""
+def start_part(
+    database: Database, run_id: UUID, part: int, jobs: Collection[str] | None = None
+) -> Part | None:
+    """Begin a queued part; None: it was begun before, or there is no such part.
+
+    `jobs`: the only ones whose parts are begun; another release's are left to it.
+    """
     with database.transaction() as tx:
-        params = {"run_id": run_id, "part": part, "now": clock(tx)}
+        params = {
+            "run_id": run_id,
+            "part": part,
+            "jobs": None if jobs is None else list(jobs),
+            "now": clock(tx),
+        }
         row = tx.one("start_part", params)
     if row is None:
         return None
     scopes = row["scopes"]
-    return Part(run_id, part, row["job"], None if scopes is None else tuple(scopes))
+    return Part(
+        run_id,
+        part,
+        row["job"],
+        None if scopes is None else tuple(scopes),
+        tuple(row["overrides"]),
+        row["request_id"],
+        row["policy"],
+    )
 
 
 def finish_part(
@@ -146,10 +196,14 @@ def finish_part(
     *,
     more: bool = False,
     error: str | None = None,
+    failing: Mapping[str, str] | None = None,
 ) -> Run | None:
-    """End a part; gives the run if that was its last open part."""
+    """End a part; gives the run if that was its last open part.
+
+    `failing`: what is wrong, by scope, where the part could not do all it should. Safe to repeat.
+    """
     with database.transaction() as tx:
-        return _ended(tx, part, state, more=more, error=error)
+        return _ended(tx, part, state, more=more, error=error, failing=failing)
 
 
 def _ended(
@@ -159,6 +213,7 @@ def _ended(
     *,
     more: bool = False,
     error: str | None = None,
+    failing: Mapping[str, str] | None = None,
 ) -> Run | None:
     tx.one("lock_run", {"run_id": part.run_id})
     now = clock(tx)
@@ -170,6 +225,7 @@ def _ended(
             "state": state,
             "more": more,
             "error": error,
+            "failing": json.dumps(failing or {}),
             "now": now,
         },
     )
@@ -184,11 +240,17 @@ def _finished(tx: Transaction, run_id: UUID, now: int) -> Run | None:
 
 
 def lose_parts(
-    database: Database, job: str, unheard: timedelta, unfinished: timedelta
+    database: Database,
+    job: str | None,
+    unheard: timedelta,
+    unfinished: timedelta,
+    forgotten: timedelta = _FORGOTTEN,
 ) -> list[Run]:
     """Give up parts that never came back; gives the runs that ended by it.
 
-    `unheard`: how long a message may be under way; `unfinished`: how long a part may take.
+    `unheard`: how long a tick's message may be under way; `unfinished`: how long a part may take;
+    `forgotten`: how long a request's part may wait, whose message is sent again now and then.
+    `job` None: of all runs that no tick opened.
     """
     with database.transaction() as tx:
         now = clock(tx)
@@ -196,6 +258,7 @@ def lose_parts(
             "job": job,
             "now": now,
             "queued_before": now - unheard // timedelta(milliseconds=1),
+            "forgotten_before": now - forgotten // timedelta(milliseconds=1),
             "begun_before": now - unfinished // timedelta(milliseconds=1),
         }
         tx.do("lose_parts", params)
@@ -214,4 +277,12 @@ def lose_parts(
 def list_runs(database: Database, job: str | None, limit: int) -> list[Run]:
     """The newest runs, of one job or of all."""
     with database.transaction(read_only=True) as tx:
-        return [_run(row) for row in tx.rows("list_runs", {"job": job, "limit": limit})]
+        params = {"job": job, "run_id": None, "limit": limit}
+        return [_run(row) for row in tx.rows("list_runs", params)]
+
+
+def find_run(database: Database, run_id: UUID) -> Run | None:
+    """One run; None where it is not on record (any more)."""
+    with database.transaction(read_only=True) as tx:
+        row = tx.one("list_runs", {"job": None, "run_id": run_id, "limit": 1})
+    return None if row is None else _run(row)

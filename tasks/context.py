@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from config.durations import duration_ms
+from config.guards import GuardPolicy
 from config.policy import Policy
 from store.batches import BatchSize, Done, Stamp
 from store.database import Database
-from store.release_sessions import Drain
+from store.guards import Guards
+from store.housekeeping import Retentions
+from store.release_elsewhere import Elsewhere
+from store.release_sessions import Backend, Drain
 from store.retention import Milliseconds, RetentionPolicy
+
+_MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """One run of one job.
 
+    `guards` are those of the policy, less what the run's asker has lifted.
     `stamp` carries the run and its time in database milliseconds; `stop` says between batches
-    whether to end early; `new_id` and `jitter` are the run's only sources of chance.
+    whether to end early, and `pace` waits after one that changed so many rows; `new_id` and
+    `jitter` are the run's only sources of chance. `elsewhere` is the system that transcripts are
+    released in where the back end is http.
     """
 
     database: Database
     policy: Policy
+    guards: Guards
     stamp: Stamp
     size: BatchSize
     drain: Drain
+    retentions: Retentions
     stop: Callable[[], bool]
+    pace: Callable[[int], None]
     new_id: Callable[[], UUID]
     jitter: Callable[[], float]
+    release_backend: Backend = "postgres"
+    elsewhere: Elsewhere | None = None
 
     def retention(self, scopes: Sequence[str]) -> list[tuple[str, RetentionPolicy]]:
-        """What `reap` may delete in each scope; a scope with no such arm is left out."""
+        """What `reap` may delete in each scope; a scope with no such arm is left out.
+
+        The stale age is for its guard: how long a flipped row stays for its writer to correct.
+        """
         resolved = ((scope, self.policy.for_scope(scope)) for scope in scopes)
         return [
-            (scope, RetentionPolicy(max_age_ms=_ms(p.max_age), keep=p.keep))
+            (scope, RetentionPolicy(_ms(p.max_age), p.keep, _ms(p.stale_running_max_age)))
             for scope, p in resolved
             if p.max_age is not None or p.keep is not None
         ]
@@ -51,15 +69,34 @@ class Context:
         return [(scope, _ms(self.policy.for_scope(scope).stale_claim_max_age)) for scope in scopes]
 
 
+def guards_of(policy: GuardPolicy, lifted: Collection[str] = ()) -> Guards:
+    """The guards as the store takes them, less those that somebody lifted by name."""
+    return Guards(
+        sightings=policy.sightings,
+        outage=policy.outage,
+        fresh_flips=policy.fresh_flips,
+        plausible_times=policy.plausible_times,
+        heartbeat_ms=policy.heartbeat // _MS,
+        missing_sighting_ms=policy.missing_checkpoint_sighting // _MS,
+        live_writer_sighting_ms=policy.live_writer_sighting // _MS,
+        breaker_hold_ms=policy.breaker_hold // _MS,
+        breaker_share=policy.breaker_share,
+        breaker_rows=policy.breaker_rows,
+    ).without(lifted)
+
+
 def _ms(span: timedelta | None) -> Milliseconds | None:
     return None if span is None else duration_ms(span)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a dry run found of one kind in one scope: rows, and for how long the oldest is due."""
+    """What a dry run found of one kind in one scope: rows, and for how long the oldest is due.
 
-    scope: str
+    `scope` None: of what names no scope.
+    """
+
+    scope: str | None
     arm: str
     cause: str | None
     rows: int
@@ -69,15 +106,20 @@ class Planned:
 class Tally:
     """Adds up what committed batches did, and says when to stop."""
 
-    def __init__(self, stop: Callable[[], bool]) -> None:
+    def __init__(self, stop: Callable[[], bool], pace: Callable[[int], None] | None = None) -> None:
         self._stop = stop
+        self._pace = pace
         self._counts: dict[tuple[str, str | None], int] = {}
+        self.failing: dict[str, str] = {}
         self.more = False
 
     def add(self, done: Done) -> bool:
         """Count a batch; True if the run is to end here, with work left."""
         for kind, count in done.by_kind.items():
             self._counts[kind] = self._counts.get(kind, 0) + count
+        self.failing.update(done.failing)
+        if self._pace is not None:
+            self._pace(done.rows)
         self.more = self._stop()
         return self.more
 

@@ -8,34 +8,74 @@ Fails: a batch that cannot be committed changes nothing; the next tick finds the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
 
-from store.reap import due_for_reap, preview_reap, reap
+from config.policy import Policy
+from store.breakers import clear
+from store.due import all_scopes, due_for_reap
+from store.guards import Guards
+from store.next_due import Retention, due_by_now
+from store.reap import JOB, preview_reap, reap
 from tasks.context import Context, Planned, Tally
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows deleted by age and beyond `keep`, and rows that somebody changed first."""
+    """Rows deleted by age and beyond `keep`, rows that somebody changed first, rows left alone.
+
+    `failing` says what is wrong in scopes in which not all could be done.
+    """
 
     max_age: int
     keep: int
     lost_race: int
+    skipped: int
     more: bool  # True: the budget ended before the work did.
+    failing: Mapping[str, str]
 
 
-def due(ctx: Context, scopes: Sequence[str]) -> list[str]:
-    """Those of the scopes in which there is something to delete."""
-    with ctx.database.transaction(read_only=True) as tx:
-        return due_for_reap(tx, ctx.retention(scopes), ctx.stamp.now)
+def due(ctx: Context) -> Iterator[list[str]]:
+    """Where there is something to delete by now, at a cost that follows what is due."""
+    if not _deletes(ctx.policy):
+        return iter(())
+    retention = Retention(ctx.retention, _digest(ctx.policy, ctx.guards))
+    return due_by_now(ctx.database, retention, ctx.stamp.now, ctx.guards, ctx.stop)
+
+
+def due_anywhere(ctx: Context) -> Iterator[list[str]]:
+    """Where there is something to delete, by a look at every scope. Writes nothing."""
+    if not _deletes(ctx.policy):
+        return
+    for scopes in all_scopes(ctx.database):
+        with ctx.database.transaction(read_only=True) as tx:
+            found = due_for_reap(tx, ctx.retention(scopes), ctx.stamp.now, ctx.guards)
+        if found:
+            yield found
+
+
+def _arms(policy: Policy) -> list[tuple[str, timedelta | int | None, timedelta | int | None]]:
+    """What each layer of the policy says of the arms of this job; -1: nothing."""
+    layers = [("", policy.defaults), *((o.glob.text, o.sets) for o in policy.overrides)]
+    return [(match, sets.get("max_age", -1), sets.get("keep", -1)) for match, sets in layers]
+
+
+def _deletes(policy: Policy) -> bool:
+    return any(arm not in {None, -1} for _, *arms in _arms(policy) for arm in arms)
+
+
+def _digest(policy: Policy, guards: Guards) -> str:
+    said = f"{guards.plausible_times} {_arms(policy)!r}"
+    return sha256(said.encode(errors="backslashreplace")).hexdigest()
 
 
 def preview(ctx: Context, scopes: Sequence[str]) -> list[Planned]:
     """What `run` would do at this instant. Takes no lock and writes nothing."""
     with ctx.database.transaction(read_only=True, snapshot=True) as tx:
-        found = preview_reap(tx, ctx.retention(scopes), ctx.stamp.now)
-    return [Planned(s, arm, None, b.rows, b.oldest_ms) for (s, arm), b in found.items()]
+        found = preview_reap(tx, ctx.retention(scopes), ctx.stamp.now, ctx.guards)
+    return [Planned(s, arm, cause, b.rows, b.oldest_ms) for (s, arm, cause), b in found.items()]
 
 
 def run(ctx: Context, scopes: Sequence[str]) -> Report:
@@ -43,10 +83,22 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
 
     Safe to repeat at any point: a deleted row is gone. Raises StoreUnavailable.
     """
-    tally = Tally(ctx.stop)
+    tally = Tally(ctx.stop, ctx.pace)
     policies = ctx.retention(scopes)
-    batches = reap(ctx.database, policies, ctx.stamp, ctx.size, ctx.policy.release_delay)
+    batches = reap(
+        ctx.database, policies, ctx.stamp, ctx.size, ctx.policy.release_delay, ctx.guards
+    )
     for done in batches:
         if tally.add(done):
             break
-    return Report(tally.of("max_age"), tally.of("keep"), tally.of("lost_race"), tally.more)
+    if not ctx.guards.breakers and not tally.more:
+        finished = [scope for scope, _ in policies if scope not in tally.failing]
+        clear(ctx.database, JOB, finished, ctx.stamp)
+    return Report(
+        tally.of("max_age"),
+        tally.of("keep"),
+        tally.of("lost_race"),
+        tally.of("skipped"),
+        tally.more,
+        tally.failing,
+    )

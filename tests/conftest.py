@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import NoReturn
 
 import pytest
 
@@ -20,6 +21,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test for want of a server; under CI, fail it."""
+    if os.environ.get(REQUIRE_ALL):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 class Servers:
     """Started at first use, stopped at the end of the session."""
 
@@ -31,9 +39,7 @@ class Servers:
     def url(self, version: str) -> str:
         """The URL of the version's server; skips the test where there is none."""
         if reason := ledgers.why_unavailable(version):
-            if os.environ.get(REQUIRE_ALL):
-                pytest.fail(reason)
-            pytest.skip(reason)
+            unavailable(reason)
         if version not in self._urls:
             url = self._stack.enter_context(ledgers.server(version))
             if os.environ.get(REQUIRE_ALL):

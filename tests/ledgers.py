@@ -132,6 +132,16 @@ def empty(database: Database) -> None:
                     "maintenance.session_releases",
                     "maintenance.schedule",
                     "maintenance.memory_boundary",
+                    "maintenance.failing_scopes",
+                    "maintenance.sightings",
+                    "maintenance.watches",
+                    "maintenance.breakers",
+                    "maintenance.scope_next_due",
+                    "maintenance.scope_scans",
+                    "maintenance.journal_totals",
+                    "maintenance.requests",
+                    "maintenance.harvest_rejections",
+                    "maintenance.harvest_codes",
                 )
             )
         )

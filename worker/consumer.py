@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from celery.worker import consumer
+from celery.worker.state import maybe_shutdown
+
+from worker.context import current
+from worker.envelope import admit
+from worker.loops import TURN_S
+from worker.queues import RETRIED
+from worker.transports import told
+
+log = logging.getLogger("sema_maintenance.consumer")
 
 
 class Consumer(consumer.Consumer):
@@ -14,12 +24,58 @@ class Consumer(consumer.Consumer):
     class Blueprint(consumer.Consumer.Blueprint):
         """The steps of a consumer that only consumes."""
 
+        # WHY no delayed delivery: it declares 28 queues on RabbitMQ for messages that are to wait,
+        # and none of ours is.
         default_steps = [  # noqa: RUF012 - the library's own shape
             "celery.worker.consumer.connection:Connection",
             "celery.worker.consumer.tasks:Tasks",
-            "celery.worker.consumer.delayed_delivery:DelayedDelivery",
             "celery.worker.consumer.consumer:Evloop",
         ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._loop = current().loops.consumer
+        super().__init__(*args, **kwargs)
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Leave marks in the loop that reads from sockets; it begins anew with each connection."""
+        super().register_with_event_loop(hub)
+        hub.call_repeatedly(TURN_S, self._turned)
+
+    def perform_pending_operations(self) -> None:
+        """What the loop of a transport without sockets does first in each turn."""
+        if self.hub is None:
+            self._turned()
+        super().perform_pending_operations()
+
+    def _turned(self) -> None:
+        self._loop.turned()
+        self._loop.reached()
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Connect, however long that takes: a loop that waits for its broker turns all the same."""
+
+        def failed(error: Exception, _interval_s: float) -> None:
+            self._loop.lost(f"{conn.as_uri()}: {error}")
+
+        def waiting() -> None:
+            self._loop.turned()
+            maybe_shutdown()
+
+        conn.ensure_connection(failed, None, callback=waiting, **RETRIED)
+        self.first_connection_attempt = False
+        return conn
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """What is done about a broker that cannot be reached."""
+        self._loop.turned()
+        self._loop.lost(str(exc))
+        super().on_connection_error_before_connected(exc)
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """What is done about a broker that went away."""
+        self._loop.turned()
+        self._loop.lost(str(exc))
+        super().on_connection_error_after_connected(exc)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
         """What is called with each message; one that cannot be read is logged and dropped.
@@ -28,13 +84,22 @@ class Consumer(consumer.Consumer):
         put back and read again for ever.
         """
         handle = super().create_task_handler(*args, **kwargs)
+        # WHY not this one: the library lists it for Redis, where a message provokes it as well.
+        lost = tuple({*self.connection_errors, *self.channel_errors} - {AttributeError})
 
         def handle_or_drop(message: Any) -> None:
             try:
+                admit(message)
                 handle(message)
-            except (*self.connection_errors, *self.channel_errors):
+            except lost:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a message can provoke
                 self.on_decode_error(message, error)
 
         return handle_or_drop
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Drop a message that cannot be read, also one that could not even be unpacked."""
+        log.warning("message_dropped", extra={"problem": told(exc)})
+        if not message.acknowledged:
+            message.ack()

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -16,8 +16,13 @@ from config.policy import Policy, load_policy
 from config.settings import Settings, load_settings
 from store.batches import BatchSize, Stamp
 from store.database import Database, Limits
+from store.housekeeping import Retentions
+from store.release_elsewhere import Elsewhere
 from store.release_sessions import Drain
-from tasks.context import Context
+from tasks.context import Context, guards_of
+from worker.loops import Loops
+from worker.pace import Pace
+from worker.release_http import HttpRelease
 from worker.schedule import Entry, entries
 
 # How long past its budget a part may be before its process must be gone.
@@ -47,6 +52,13 @@ class Process:
     policy: Policy
     all_in_one: bool = False
     stopping: StopFlag = field(default_factory=StopFlag)
+    loops: Loops = field(init=False)
+    # How many processes share the pace of one worker.
+    sharers: int = field(default=1, init=False)
+
+    def __post_init__(self) -> None:
+        """WHY not when first needed: forks are to share them."""
+        self.loops = Loops(self.settings.liveness_limit)
 
     @cached_property
     def database(self) -> Database:
@@ -58,9 +70,17 @@ class Process:
         """The cadence by job."""
         return entries(self.policy.schedule)
 
+    @cached_property
+    def pace(self) -> Pace:
+        """How fast the process may change rows."""
+        rate = self.settings.max_rows_per_second / self.sharers
+        return Pace(rate, time.monotonic, time.sleep)
+
     def forget_connections(self) -> None:
-        """In a forked child: leave the parent's connections to the parent."""
+        """In a forked child: leave the parent's connections to the parent, and share its pace."""
         self.__dict__.pop("database", None)
+        self.__dict__.pop("pace", None)
+        self.sharers = self.settings.worker_concurrency
 
     def close(self) -> None:
         """Close the connections. Safe to repeat."""
@@ -68,12 +88,17 @@ class Process:
         if database is not None:
             database.close()
 
-    def context(self, stamp: Stamp, *, policy: Policy | None = None) -> Context:
-        """What one part of one run is given."""
+    def context(
+        self, stamp: Stamp, *, policy: Policy | None = None, lifted: Collection[str] = ()
+    ) -> Context:
+        """What one part of one run is given; `lifted` names guards that do not hold for it."""
         settings = self.settings
+        policy = policy or self.policy
+        stop = deadline(settings.job_budget, self.stopping)
         return Context(
             database=self.database,
-            policy=policy or self.policy,
+            policy=policy,
+            guards=guards_of(policy.guards, lifted),
             stamp=stamp,
             size=BatchSize(settings.rows_per_batch, settings.scopes_per_batch),
             drain=Drain(
@@ -83,9 +108,27 @@ class Process:
                 settings.release_backoff,
                 settings.release_backoff_max,
             ),
-            stop=deadline(settings.job_budget, self.stopping),
+            retentions=Retentions(
+                settings.journal_retention, settings.run_retention, settings.harvest_retention
+            ),
+            stop=stop,
+            pace=lambda rows: self.pace.keep(rows, stop),
             new_id=uuid.uuid4,
             jitter=random.random,
+            release_backend=settings.release_backend,
+            elsewhere=self._elsewhere(),
+        )
+
+    def _elsewhere(self) -> Elsewhere | None:
+        """The system that holds the transcripts, where it is not the ledger. Connects later."""
+        settings = self.settings
+        if settings.release_url is None:
+            return None
+        return HttpRelease(
+            settings.release_url,
+            settings.release_token_file,
+            settings.release_timeout,
+            settings.release_concurrency,
         )
 
 

@@ -11,18 +11,22 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 from config.errors import ConfigError
 from config.policy import Policy
-from store import runs
+from store import requests, runs
 from store.agents import PostgresAgentStore
 from store.batches import Stamp
 from store.errors import StoreError
 from tasks.context import Context, Planned
-from worker.context import GRACE, Process
+from worker.asked import policy_for, problem_of
+from worker.context import GRACE, Process, deadline
 from worker.jobs import JOBS, Outcome
 from worker.logs import log_run
+from worker.recorded import recorded
 
 log = logging.getLogger("sema_maintenance.frame")
 
@@ -30,28 +34,37 @@ log = logging.getLogger("sema_maintenance.frame")
 def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
     """Claim the job's present slot, find what is due, and yield the parts that it was cut into.
 
-    Nothing to yield: somebody else has the slot, or nothing is due. Never raises: what goes wrong
-    is on record, or in the log where the database is out of reach.
+    What is found first is handed out first: the rest need not be found for that. Nothing to yield:
+    somebody else has the slot, or nothing is due. Never raises: what goes wrong is on record, or in
+    the log where the database is out of reach.
     """
-    run = None
+    run, count = None, 0
     try:
         _give_up_lost(process, job)
         run = runs.claim_tick(process.database, job, process.entries[job].every, uuid.uuid4())
         if run is None:
             return
         context = process.context(Stamp(run.started_at, run.run_id))
-        scopes = due_scopes(context, job)
-        count, over = runs.cut(process.database, run, scopes, process.settings.scopes_per_part)
+        if (watch := JOBS[job].watch) is not None:
+            watch(context)
+        find = JOBS[job].due
+        for scopes in [None] if find is None else find(context):
+            size = process.settings.scopes_per_part
+            for _ in range(runs.queue_parts(process.database, run, scopes, size, after=count)):
+                count += 1
+                yield run.run_id, count
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         message = _sentence(error)
         log.error("tick_failed", extra={"job": job, "error": message})
         if run is not None:
-            _record_failure(process, run, message)
-        return
-    if over is not None:
-        log_run(over)
-    for part in range(1, count + 1):
-        yield run.run_id, part
+            _end_handing_out(process, run, message)
+    except GeneratorExit:
+        # The parts cannot be sent: they are lost, and the next tick finds their work again.
+        if run is not None:
+            _end_handing_out(process, run)
+        raise
+    else:
+        _end_handing_out(process, run)
 
 
 def _give_up_lost(process: Process, job: str) -> None:
@@ -61,37 +74,152 @@ def _give_up_lost(process: Process, job: str) -> None:
         log_run(run)
 
 
-def work(process: Process, run_id: UUID, number: int) -> None:
-    """Do one queued part, if nobody did. Never raises."""
+def take(process: Process, request_id: UUID) -> Iterator[tuple[UUID, int]]:
+    """Take an operator's request, find what is due, and yield the parts that it was cut into.
+
+    Nothing to yield: somebody else has it, it was refused, or nothing is due. Never raises, as a
+    tick does not.
+    """
+    run = None
+    who = {"request_id": str(request_id)}
     try:
-        part = runs.start_part(process.database, run_id, number)
+        expires = process.settings.request_expires
+        taken = requests.take(
+            process.database,
+            request_id,
+            uuid.uuid4(),
+            lambda asked, now: problem_of(asked, now, process.policy, expires),
+        )
+        if taken is None:
+            log.info("request_passed_over", extra=who)
+            return
+        run, asked = taken.run, taken.request
+        if run is None:
+            log.warning("request_refused", extra={**who, "problem": taken.error})
+            return
+        log.info("request_taken", extra={**who, **_told(asked, run)})
+        scopes = _asked_scopes(process, asked, run)
+        count, over = runs.cut(process.database, run, scopes, process.settings.scopes_per_part)
+    except Exception as error:  # noqa: BLE001 - the frame's own error policy
+        message = _sentence(error)
+        log.error("request_failed", extra={**who, "error": message})
+        if run is not None:
+            _end_handing_out(process, run, message)
+        return
+    if over is not None:
+        log_run(over)
+    for part in range(1, count + 1):
+        yield run.run_id, part
+
+
+def _asked_scopes(process: Process, asked: requests.Request, run: runs.Run) -> Sequence[str] | None:
+    if asked.scopes is not None:
+        return sorted({scope for scope in asked.scopes if scope is not None})
+    policy = policy_for(run.job, asked.policy, run.overrides, process.policy)
+    stamp = Stamp(run.started_at, run.run_id)
+    return due_scopes(process.context(stamp, policy=policy, lifted=run.overrides), run.job)
+
+
+def _told(asked: requests.Request, run: runs.Run) -> dict[str, object]:
+    """What a request asks for, for the log: how many scopes, for their names may be many."""
+    return {
+        "run_id": str(run.run_id),
+        "job": run.job,
+        "requested_by": run.requested_by,
+        "scopes": "all" if asked.scopes is None else len(asked.scopes),
+        "policy": "file" if asked.policy is None else asked.policy,
+        "overrides": list(run.overrides),
+    }
+
+
+def poll(process: Process, unheard: timedelta) -> Iterator[tuple[UUID, int]]:
+    """Go on with what operators asked for and no message brought; yields the parts to be sent.
+
+    `unheard`: after how long the message of a part must be gone. Never raises.
+    """
+    try:
+        database = process.database
+        unfinished = process.settings.job_budget + GRACE
+        forgotten = process.settings.request_expires
+        for run in runs.lose_parts(database, None, forgotten, unfinished, forgotten):
+            log_run(run)
+        # WHY longer: a message that expires in this moment may still be read.
+        parts = requests.send_again(database, unheard + _SLACK, _SENT_AT_ONCE)
+        waiting = requests.waiting(database, _UNNOTICED, _TAKEN_AT_ONCE)
+    except Exception as error:  # noqa: BLE001 - the frame's own error policy
+        log.error("poll_failed", extra={"error": _sentence(error)})
+        return
+    yield from parts
+    for request_id in waiting:
+        yield from take(process, request_id)
+
+
+# How long a request waits for its message before a poll takes it, and what one poll does at most.
+_UNNOTICED = timedelta(seconds=5)
+_SLACK = timedelta(seconds=10)
+_TAKEN_AT_ONCE = 20
+_SENT_AT_ONCE = 1000
+
+
+def work(process: Process, run_id: UUID, number: int) -> list[tuple[UUID, int]]:
+    """Do one queued part, if nobody did; gives the parts to be sent then. Never raises.
+
+    Such is what is left of an operator's part whose turn was over first: unlike a tick's, nothing
+    else would make up for it.
+    """
+    turn_is_over = deadline(process.settings.job_budget, process.stopping)
+    stopping = process.stopping.is_set
+    try:
+        # WHY these jobs: a part of one that only a newer release knows is left to it.
+        part = runs.start_part(process.database, run_id, number, [*JOBS])
         if part is None:
             log.info("part_passed_over", extra={"run_id": str(run_id), "part": number})
-            return
-        outcome = _do(process, part, process.policy)
-        run = _finish(process, part, outcome)
+            return []
+        outcome = _do_queued(process, part)
+        # WHY only at its time: one that ends early by itself would come again and again.
+        if part.request_id and outcome.more and outcome.error is None and turn_is_over():
+            rest = recorded(lambda: requests.carry_on(process.database, part), stopping)
+            return [] if rest is None else [(run_id, rest)]
+        run = recorded(lambda: _finish(process, part, outcome), stopping)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         # The part stays open; a later tick gives it up as lost.
         log.error("part_failed", extra={"run_id": str(run_id), "error": _sentence(error)})
-        return
+        return []
     if run is not None:
         log_run(run)
+    return []
 
 
-def _do(process: Process, part: runs.Part, policy: Policy) -> Outcome:
+def _do_queued(process: Process, part: runs.Part) -> Outcome:
+    try:
+        policy = policy_for(part.job, part.policy, part.overrides, process.policy)
+    except ConfigError as error:
+        return Outcome(error=_sentence(error))
+    return _do(process, part, policy, part.overrides)
+
+
+def _do(process: Process, part: runs.Part, policy: Policy, lifted: Sequence[str]) -> Outcome:
     try:
         with process.database.transaction(read_only=True) as tx:
             now = runs.clock(tx)
         # WHY a batch range per part: (run, batch) names one transaction of the journal.
         stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000, live=True)
-        return JOBS[part.job].run(process.context(stamp, policy=policy), part.scopes)
+        context = process.context(stamp, policy=policy, lifted=lifted)
+        return JOBS[part.job].run(context, part.scopes)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))
 
 
 def _finish(process: Process, part: runs.Part, outcome: Outcome) -> runs.Run | None:
     state: runs.PartState = "succeeded" if outcome.error is None else "failed"
-    return runs.finish_part(process.database, part, state, more=outcome.more, error=outcome.error)
+    return runs.finish_part(
+        process.database,
+        part,
+        state,
+        more=outcome.more,
+        error=outcome.error,
+        failing=outcome.failing,
+    )
 
 
 def by_hand(
@@ -111,10 +239,11 @@ def by_hand(
     run = runs.open_run(process.database, job, requested_by, overrides, uuid.uuid4())
     try:
         if scopes is None:
-            scopes = due_scopes(process.context(Stamp(run.started_at), policy=policy), job)
+            context = process.context(Stamp(run.started_at), policy=policy, lifted=overrides)
+            scopes = due_scopes(context, job)
         _work_through(process, run, _chunks(scopes, process.settings.scopes_per_part), policy)
     except StoreError as error:
-        _record_failure(process, run, _sentence(error))
+        _end_handing_out(process, run, _sentence(error))
         raise
     over = runs.end_handing_out(process.database, run)
     if over is None:
@@ -131,13 +260,13 @@ def _work_through(
     while waiting:
         number += 1
         part = runs.begin_part(process.database, run, number, waiting[0])
-        outcome = _do(process, part, policy)
+        outcome = _do(process, part, policy, run.overrides)
         # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
         # nobody else waits.
         if not outcome.more:
             waiting.popleft()
         stopped = bool(waiting) and process.stopping.is_set()
-        _finish(process, part, Outcome(more=stopped, error=outcome.error))
+        _finish(process, part, replace(outcome, more=stopped))
         if stopped:
             return
 
@@ -150,14 +279,18 @@ def _chunks(scopes: Sequence[str] | None, size: int) -> list[Sequence[str] | Non
 
 def due_scopes(context: Context, job: str) -> list[str] | None:
     """The scopes in which the job has something to do; None where it knows none."""
-    find = JOBS[job].due
+    find = JOBS[job].due_anywhere or JOBS[job].due
     if find is None:
         return None
-    return find(context, PostgresAgentStore(context.database).list_scopes())
+    return [scope for found in find(context) for scope in found]
 
 
 def dry_run(
-    process: Process, job: str, scopes: Sequence[str] | None, policy: Policy
+    process: Process,
+    job: str,
+    scopes: Sequence[str] | None,
+    policy: Policy,
+    lifted: Sequence[str] = (),
 ) -> list[Planned]:
     """What the job would do at this instant, without a lock or a write. Raises StoreError."""
     preview = JOBS[job].preview
@@ -165,13 +298,14 @@ def dry_run(
         raise StoreError(f"{job} has no dry run")
     with process.database.transaction(read_only=True) as tx:
         now = runs.clock(tx)
-    context = process.context(Stamp(now), policy=policy)
+    context = process.context(Stamp(now), policy=policy, lifted=lifted)
     if scopes is None and JOBS[job].due is not None:
         scopes = PostgresAgentStore(process.database).list_scopes()
     return preview(context, scopes)
 
 
-def _record_failure(process: Process, run: runs.Run, error: str) -> None:
+def _end_handing_out(process: Process, run: runs.Run, error: str | None = None) -> None:
+    """End part 0, with what went wrong if anything did; never raises."""
     try:
         over = runs.end_handing_out(process.database, run, error)
     except StoreError as trouble:

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple
@@ -42,23 +43,39 @@ def _line(status: HTTPStatus, text: str) -> Answer:
     return Answer(status, f"{text}\n".encode())
 
 
-def _pages(readings: Readings, exporter: Exporter) -> Mapping[str, Callable[[], Answer]]:
+def _pages(
+    process: Process, readings: Readings, exporter: Exporter
+) -> Mapping[str, Callable[[], Answer]]:
     def metrics() -> Answer:
         # WHY not negotiated: everybody reads the plain text format.
         body = generate_latest(exporter.registry)
         return Answer(HTTPStatus.OK, body, CONTENT_TYPE_PLAIN_0_0_4)
 
     def healthz() -> Answer:
-        # WHY it asks nobody: a database that is down is no reason to start this process anew.
-        return _line(HTTPStatus.OK, "ok")
+        # WHY it asks nobody: a database that is down is no reason to start this process anew. WHY
+        # not once it is to end: its loops end before the batch in hand does.
+        stopped = None if process.stopping.is_set() else process.loops.stopped()
+        if stopped is None:
+            return _line(HTTPStatus.OK, "ok")
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, stopped)
 
     def readyz() -> Answer:
-        reason = readings.why_not_ready()
-        if reason is None:
+        if process.stopping.is_set():
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, "not ready: shutting down")
+        loops = process.loops
+        missing = (loops.stopped(), loops.without_broker(), readings.why_not_ready())
+        if not any(missing):
             return _line(HTTPStatus.OK, "ready")
-        return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {reason}")
+        reasons = "; ".join(filter(None, missing))
+        return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {reasons}")
 
     return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+
+
+def _notice(process: Process) -> None:
+    """Say in the log when a loop stops, also where nobody asks."""
+    if not process.stopping.is_set():
+        process.loops.notice()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -116,10 +133,20 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = _BACKLOG
 
-    def __init__(self, address: Address, pages: Mapping[str, Callable[[], Answer]]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        pages: Mapping[str, Callable[[], Answer]],
+        meanwhile: Callable[[], None],
+    ) -> None:
         self.pages = pages
+        self._meanwhile = meanwhile
         self.address_family, where = _resolved(address)
         super().__init__(where, _Handler)
+
+    def service_actions(self) -> None:
+        """What the library calls a few times a second, whether anybody asks or not."""
+        self._meanwhile()
 
     def server_bind(self) -> None:
         """Bind. WHY not the library's own way: it looks the name of this machine up in the DNS."""
@@ -175,5 +202,6 @@ def serve(process: Process) -> Served:
     """
     readings = Readings(process)
     exporter = Exporter(readings, process.entries.values())
-    server = _Server(process.settings.http_address, _pages(readings, exporter))
+    pages = _pages(process, readings, exporter)
+    server = _Server(process.settings.http_address, pages, partial(_notice, process))
     return Served(server, readings)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -12,6 +14,11 @@ from config.durations import format_duration
 from store.runs import Run
 
 _log = logging.getLogger("sema_maintenance.run")
+_LEVELS: Final = {"succeeded": logging.INFO, "partial": logging.WARNING}
+
+# How many failing scopes a run's line names, and how long what it says of one may be.
+_FAILING_MAX: Final = 20
+_SENTENCE_MAX: Final = 500
 
 # What every record has; the rest was given by the caller as `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -39,7 +46,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _printable(json.dumps(line, ensure_ascii=False, default=str), _json_escape)
 
 
 class TextLines(logging.Formatter):
@@ -54,10 +61,26 @@ class TextLines(logging.Formatter):
         else:
             pairs = (f"{name}={value}" for name, value in extra.items())
             text = f"{record.getMessage()}  {'  '.join(pairs)}"
-        line = f"{_time(record):%H:%M:%S}  {level}{text}"
+        # WHY: what a tenant wrote must not move a terminal's cursor, nor pass for another line.
+        lines = [f"{_time(record):%H:%M:%S}  {level}{text}".rstrip()]
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line.rstrip()
+            lines += self.formatException(record.exc_info).splitlines()
+        return "\n".join(_printable(line, _text_escape) for line in lines)
+
+
+def _printable(text: str, escape: Callable[[str], str]) -> str:
+    """The text with whatever a terminal, or a reader of lines, would act on spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else escape(c) for c in text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def _text_escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 # What a run without any effect says of itself, where "nothing to do" would be wrong.
@@ -75,11 +98,47 @@ def _run_in_words(run: dict[str, Any]) -> str:
     )
 
 
+class Flood(logging.Filter):
+    """Lets through so many lines a minute of what a publisher to the broker can provoke at will.
+
+    The first line of the next minute says how many were left out.
+    """
+
+    _EVENTS: Final = frozenset(
+        {
+            "message_dropped",
+            "message_refused",
+            "properties_dropped",
+            "part_passed_over",
+            "request_passed_over",
+        }
+    )
+    _LINES_A_MINUTE: Final = 200
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends_s = 0.0
+        self._lines = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be written."""
+        if record.msg not in self._EVENTS:
+            return True
+        now_s = time.monotonic()
+        if now_s >= self._ends_s:
+            if self._lines > self._LINES_A_MINUTE:
+                record.left_out = self._lines - self._LINES_A_MINUTE
+            self._ends_s, self._lines = now_s + 60, 0
+        self._lines += 1
+        return self._lines <= self._LINES_A_MINUTE
+
+
 def configure(level: str, form: Literal["auto", "json", "text"]) -> None:
     """Send every log line to standard error in the given form; 'auto' is text on a terminal."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextLines() if text else JsonLines())
+    handler.addFilter(Flood())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -109,4 +168,9 @@ def log_run(run: Run) -> None:
         extra["overrides"] = list(run.overrides)
     if run.error is not None:
         extra["error"] = run.error
-    _log.log(logging.INFO if run.state == "succeeded" else logging.ERROR, "run", extra=extra)
+    if run.failing:
+        named = sorted(run.failing.items())[:_FAILING_MAX]
+        extra["failing"] = {scope: error[:_SENTENCE_MAX] for scope, error in named}
+        if len(run.failing) > _FAILING_MAX:
+            extra["failing_more"] = len(run.failing) - _FAILING_MAX
+    _log.log(_LEVELS.get(run.state, logging.ERROR), "run", extra=extra)

@@ -1,21 +1,25 @@
-"""The two messages there are: names of things that stand in Postgres, without authority."""
+"""The messages there are: names of things that stand in Postgres, without authority."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from celery import shared_task
-from kombu.exceptions import OperationalError
 
 from worker import frame
 from worker.context import current
+from worker.envelope import PART, POLL, REQUEST, TICK
+from worker.queues import OPERATOR, SCHEDULED, sending
 
 log = logging.getLogger("sema_maintenance.messages")
 
-TICK = "maintenance.tick"
-PART = "maintenance.part"
+# How long the message of an operator's part is worth reading; once it must be gone, the poll sends
+# another. WHY not for ever: a queue holds one message per part, however long nobody reads it.
+OPERATOR_LIFETIME: Final = timedelta(minutes=2)
 
 
 @shared_task(name=TICK)
@@ -24,28 +28,56 @@ def tick(*_: Any, job: Any = None, **__: Any) -> None:
     process = current()
     entry = process.entries.get(job) if isinstance(job, str) else None
     if entry is None:
-        log.warning("message_refused", extra={"message_name": TICK, "problem": "no such job"})
+        _refuse(TICK, "no such job")
         return
-    for run_id, number in frame.tick(process, entry.job):
-        try:
-            part.apply_async(
-                kwargs={"run_id": str(run_id), "part": number},
-                expires=entry.expires.total_seconds(),
-            )
-        except OperationalError as error:
-            # The parts that were not sent are lost, and the next tick finds their work again.
-            log.error("broker_unreachable", extra={"job": entry.job, "error": str(error)})
-            return
+    _send(frame.tick(process, entry.job), SCHEDULED, entry.expires)
+
+
+@shared_task(name=REQUEST)
+def request(*_: Any, request_id: Any = None, **__: Any) -> None:
+    """Take an operator's request that stands in Postgres, if nobody did, and send its parts."""
+    known = _uuid(request_id)
+    if known is None:
+        _refuse(REQUEST, "no such request")
+        return
+    _send(frame.take(current(), known), OPERATOR, OPERATOR_LIFETIME)
+
+
+@shared_task(name=POLL)
+def poll(*_: Any, **__: Any) -> None:
+    """Look for requests and parts of such whose message was lost, and go on with them."""
+    _send(frame.poll(current(), OPERATOR_LIFETIME), OPERATOR, OPERATOR_LIFETIME)
 
 
 @shared_task(name=PART)
 def part(*_: Any, run_id: Any = None, part: Any = None, **__: Any) -> None:
     """Do one part of a run that stands in Postgres, if nobody did."""
-    try:
-        known = UUID(run_id)
-    except (TypeError, ValueError, AttributeError):
-        known = None
+    known = _uuid(run_id)
     if known is None or not isinstance(part, int) or isinstance(part, bool):
-        log.warning("message_refused", extra={"message_name": PART, "problem": "no such part"})
+        _refuse(PART, "no such part")
         return
-    frame.work(current(), known, part)
+    _send(frame.work(current(), known, part), OPERATOR, OPERATOR_LIFETIME)
+
+
+def _send(parts: Iterable[tuple[UUID, int]], queue: str, lifetime: timedelta) -> None:
+    for run_id, number in parts:
+        try:
+            part.apply_async(
+                kwargs={"run_id": str(run_id), "part": number}, queue=queue, **sending(lifetime)
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a broker can answer
+            # The parts that were not sent are made up for: a tick's by the next tick, a request's
+            # by the poll.
+            log.error("broker_unreachable", extra={"run_id": str(run_id), "error": str(error)})
+            return
+
+
+def _uuid(value: Any) -> UUID | None:
+    try:
+        return UUID(value)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _refuse(name: str, problem: str) -> None:
+    log.warning("message_refused", extra={"message_name": name, "problem": problem})

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from config.durations import format_duration
-from store import figures, memory_boundary
+from store import figures, memory_boundary, preflight
 from store.batches import Backlog
+from store.durations import Durations, Kind
 from tasks.context import Planned
 from worker import frame
 from worker.context import Process
+from worker.jobs import JOBS
 from worker.paced import REST, Paced, Reading
 
 # How long a scrape waits for the database, and for figures that may take minutes to read.
@@ -26,8 +28,6 @@ FAST_EVERY_S: Final = 1.0
 SLOW_EVERY_S: Final = 5.0
 _LAST_READING_S: Final = 2.0
 
-# Upper bounds of the histogram of run times.
-BOUNDS: Final = tuple(timedelta(seconds=s) for s in (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900))
 _PREVIEWED_JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
 
 T = TypeVar("T")
@@ -37,19 +37,21 @@ T = TypeVar("T")
 class Past:
     """What stays true while the database is out of reach. `warnings` are tags."""
 
-    totals: Mapping[figures.Kind, int]
-    durations: Mapping[str, figures.Durations]
+    totals: Mapping[Kind, int]
+    durations: Mapping[str, Durations]
     completed_at: Mapping[str, int]
     warnings: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What is true only of the moment it was read."""
+    """What is true only of the moment it was read. `failing` counts scopes by job."""
 
     live: Mapping[str, int]
     releases: Mapping[str, int]
     horizon_age: timedelta
+    failing: Mapping[str, int] = field(default_factory=dict)
+    breakers: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,14 @@ class Readings:
         fast, slow = threading.Lock(), threading.Lock()
         # WHY rest 0: it costs nothing, and a database that comes back is to be seen at once.
         self._pulse = Paced("pulse", self._read_pulse, FAST_EVERY_S, rest=0)
+        self._usable = Paced("usable", self._read_usable, SLOW_EVERY_S, rest=0)
         self._past = Paced("past", self._read_past, FAST_EVERY_S, turn=fast)
         self._present = Paced("present", self._read_present, FAST_EVERY_S, turn=fast)
         readers: dict[str, Callable[[], Backlog]] = {
             job: partial(self._read_planned, job) for job in _PREVIEWED_JOBS
         }
         readers["release_sessions"] = self._read_due_releases
+        readers["drain_harvest"] = self._read_uncounted
         # WHY so long: the slow figures are to cost a twentieth of the database's time together.
         rest = REST * (1 + len(readers))
         self._terminal = Paced("terminal", self._read_terminal, SLOW_EVERY_S, turn=slow, rest=rest)
@@ -134,15 +138,26 @@ class Readings:
     def why_not_ready(self) -> str | None:
         """Why the database cannot be worked on, in one line; None if it can."""
         limit = self._process.settings.connect_timeout
-        pulse = self._pulse.ask(limit.total_seconds())
-        if pulse.late:
-            return f"the database did not answer within {format_duration(limit)}"
-        return pulse.problem
+        ends = time.monotonic() + limit.total_seconds()
+        # WHY the pulse first: it sees at once that the database is away, or back.
+        for paced in (self._pulse, self._usable):
+            reading: Reading[Any] = paced.ask(ends - time.monotonic())
+            if reading.late:
+                return f"the database did not answer within {format_duration(limit)}"
+            if reading.problem is not None:
+                return reading.problem
+        return None
 
     def close(self) -> None:
         """Read no more and close the connections."""
         ends = time.monotonic() + _LAST_READING_S
-        everything: list[Paced[Any]] = [self._pulse, self._past, self._present, self._terminal]
+        everything: list[Paced[Any]] = [
+            self._pulse,
+            self._usable,
+            self._past,
+            self._present,
+            self._terminal,
+        ]
         for paced in [*everything, *self._overdue.values()]:
             paced.close(ends - time.monotonic())
         self._process.close()
@@ -150,12 +165,16 @@ class Readings:
     def _read_pulse(self) -> timedelta:
         return figures.clock_skew(self._process.database, time.time)
 
+    def _read_usable(self) -> None:
+        preflight.check(self._process.database, preflight.every(self._process.entries))
+
     def _read_past(self) -> Past:
         database = self._process.database
+        totals, durations = figures.journal_totals(database)
         return Past(
-            figures.journal_totals(database),
-            figures.run_durations(database, BOUNDS),
-            figures.last_completed(database),
+            totals,
+            durations,
+            figures.last_completed(database, tuple(JOBS)),
             tuple(memory_boundary.in_force(database)),
         )
 
@@ -165,6 +184,8 @@ class Readings:
             figures.live_agents(database),
             figures.releases(database),
             figures.horizon_age(database),
+            figures.failing_scopes(database),
+            figures.open_breakers(database),
         )
 
     def _read_terminal(self) -> Mapping[str, int]:
@@ -175,6 +196,9 @@ class Readings:
 
     def _read_due_releases(self) -> Backlog:
         return figures.due_releases(self._process.database)
+
+    def _read_uncounted(self) -> Backlog:
+        return figures.uncounted_rejections(self._process.database)
 
 
 def _current(reading: Reading[T]) -> T | None:

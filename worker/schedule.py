@@ -29,7 +29,12 @@ SCHEDULE: Final[tuple[Entry, ...]] = (
     Entry("reconcile_parked", every=timedelta(minutes=1)),
     Entry("reap", every=timedelta(minutes=10)),
     Entry("release_sessions", every=timedelta(minutes=1)),
+    Entry("drain_harvest", every=timedelta(minutes=1)),
+    Entry("housekeeping", every=timedelta(minutes=10)),
 )
+# How often a worker looks for operators' requests that no message brought. It is no job: it claims
+# no slot, and to look twice costs nothing.
+REQUESTS: Final = Entry("requests", every=timedelta(seconds=30))
 
 
 def entries(periods: Mapping[str, timedelta]) -> dict[str, Entry]:

@@ -1,4 +1,31 @@
 -- A part ends, with how. One that was given up as lost stays lost.
-update maintenance.run_parts p
-set state = %(state)s, finished_at = %(now)s, more = %(more)s, error = %(error)s
-where p.run_id = %(run_id)s and p.part = %(part)s and p.state = 'running'
+-- Its failing scopes are kept until a part that has one of them ends without its failing again.
+with ended as (
+    update maintenance.run_parts p
+    set state = %(state)s,
+        finished_at = %(now)s,
+        more = %(more)s,
+        error = %(error)s,
+        failing = %(failing)s::jsonb
+    from maintenance.runs r
+    where p.run_id = %(run_id)s and p.part = %(part)s and p.state = 'running' and r.id = p.run_id
+    returning r.job, p.run_id, p.scopes, p.failing, p.state, p.more
+),
+mended as (
+    delete from maintenance.failing_scopes f
+    using ended e
+    where f.job = e.job
+        and e.state = 'succeeded'
+        and not e.more
+        and f.scope = any (e.scopes)
+        and not e.failing ? f.scope
+),
+failing as (
+    insert into maintenance.failing_scopes as f (job, scope, run_id, error, since, last_at)
+    select e.job, j.scope, e.run_id, j.error, %(now)s, %(now)s
+    from ended e
+    cross join lateral jsonb_each_text(e.failing) as j (scope, error)
+    on conflict (job, scope) do update
+        set run_id = excluded.run_id, error = excluded.error, last_at = excluded.last_at
+)
+select job from ended

@@ -1,25 +1,39 @@
--- How many rows the flip would change in each scope, at this snapshot, and for how long the one
--- silent longest has been past the limit.
+-- How many rows the flip would change in each scope, or pass over for what cause, at this snapshot,
+-- and for how long the one silent longest has been past the limit. held: why none of the scope's
+-- rows would be flipped.
 -- Takes no lock and writes nothing.
 -- Index:  background_agents_running (scope, handle); the checkpoints' primary key.
 with part as (
     select *
-    from unnest(%(scopes)s::text[], %(silent_sinces)s::bigint[]) as p (scope, silent_since)
+    from unnest(
+        %(scopes)s::text[], %(silent_sinces)s::bigint[], %(helds)s::text[]
+    ) as p (scope, silent_since, held)
+),
+found as (
+    select
+        p.scope, p.silent_since, a.updated_at,
+        case
+            when p.held is not null then p.held
+            when not {sighted} then 'sighting'
+            when a.unanswered and %(ask_for_any)s and not exists (select from ledger.checkpoints)
+                then 'no_checkpoints'
+        end as cause
+    from part p
+    cross join lateral (
+        select a.*, false as unanswered
+        from ledger.background_agents a
+        where a.scope = p.scope and {silent}
+        union all
+        select a.*, c.token is null
+        from ledger.background_agents a
+        left join ledger.checkpoints c
+            on c.scope = a.scope and c.token = a.parked_checkpoint_token
+        where a.scope = p.scope and {claimed_silent}
+    ) a
+    cross join (select %(seen_for_ms)s::bigint as seen_for_ms) w
+    left join maintenance.sightings t
+        on t.scope = a.scope and t.handle = a.handle and t.verdict = 'stale_running'
 )
-select
-    p.scope, unclaimed.rows + claimed.rows as rows,
-    p.silent_since - least(unclaimed.oldest_at, claimed.oldest_at) as oldest_ms
-from part p
-cross join lateral (
-    select count(*) as rows, min(a.updated_at) as oldest_at
-    from ledger.background_agents a
-    where a.scope = p.scope and {silent}
-) unclaimed
-cross join lateral (
-    select count(*) as rows, min(a.updated_at) as oldest_at
-    from ledger.background_agents a
-    left join ledger.checkpoints c
-        on c.scope = a.scope and c.token = a.parked_checkpoint_token
-    where a.scope = p.scope and {claimed_silent}
-) claimed
-where unclaimed.rows + claimed.rows > 0
+select scope, cause, count(*) as rows, max(silent_since - updated_at) as oldest_ms
+from found
+group by scope, cause

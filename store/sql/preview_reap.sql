@@ -1,25 +1,33 @@
--- How many rows reap.sql and reap_unsettled.sql would delete in each scope, at this snapshot, and
--- for how long the oldest has been beyond the last key's time.
--- Rows the age arm takes are no longer there when the keep arm looks: past_at, or null without one.
+-- How many rows reap.sql and reap_unsettled.sql would delete in each scope, at this snapshot, for
+-- how long the oldest of them has been beyond the last key's time, and how many fresh flips stay.
+-- Only rows at or after first_at: implausible times, and what the arm before has taken, are not met.
 -- Takes no lock and writes nothing.
 with part as (
     select *
     from unnest(
-        %(scopes)s::text[], %(last_ats)s::bigint[], %(last_handles)s::text[], %(past_ats)s::bigint[]
-    ) as p (scope, last_at, last_handle, past_at)
+        %(scopes)s::text[], %(first_ats)s::bigint[], %(last_ats)s::bigint[],
+        %(last_handles)s::text[], %(fresh_sinces)s::bigint[]
+    ) as p (scope, first_at, last_at, last_handle, fresh_since)
 )
 select
     p.scope, settled.rows + unsettled.rows as rows,
-    p.last_at + 1 - least(settled.oldest_at, unsettled.oldest_at) as oldest_ms
+    p.last_at + 1 - least(settled.oldest_at, unsettled.oldest_at) as oldest_ms,
+    settled.met + unsettled.met - settled.rows - unsettled.rows as guarded
 from part p
 cross join lateral (
-    select count(*) as rows, min(a.settled_at) as oldest_at
+    select
+        count(*) as met,
+        count(*) filter (where ({fresh_flip}) is not true) as rows,
+        min(a.settled_at) filter (where ({fresh_flip}) is not true) as oldest_at
     from ledger.background_agents a
-    where a.scope = p.scope and {settled_beyond} and (p.past_at is null or a.settled_at > p.past_at)
+    where a.scope = p.scope and {settled_beyond} and a.settled_at >= p.first_at
 ) settled
 cross join lateral (
-    select count(*) as rows, min(a.updated_at) as oldest_at
+    select
+        count(*) as met,
+        count(*) filter (where ({fresh_flip}) is not true) as rows,
+        min(a.updated_at) filter (where ({fresh_flip}) is not true) as oldest_at
     from ledger.background_agents a
-    where a.scope = p.scope and {unsettled_beyond} and (p.past_at is null or a.updated_at > p.past_at)
+    where a.scope = p.scope and {unsettled_beyond} and a.updated_at >= p.first_at
 ) unsettled
-where settled.rows + unsettled.rows > 0
+where settled.met + unsettled.met > 0

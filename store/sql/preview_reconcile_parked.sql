@@ -1,5 +1,6 @@
--- How many rows the reconciliation would change in each scope, by verdict, at this snapshot, and for
--- how long the oldest has been due; 0 where nobody can know since when.
+-- How many rows the reconciliation would change in each scope by verdict, or pass over for what
+-- cause, at this snapshot, and for how long the oldest has been due; 0 where nobody can know since
+-- when.
 -- Takes no lock and writes nothing.
 -- Index:  background_agents_parked, background_agents_running; the checkpoints' primary key.
 with part as (
@@ -7,13 +8,19 @@ with part as (
     from unnest(%(scopes)s::text[], %(leased_sinces)s::bigint[]) as p (scope, leased_since)
 ),
 judged as (
-    select p.scope, {reconcile_verdict} as verdict, {reconcile_overdue} as overdue_ms
+    select
+        a.scope, a.handle, a.rev, a.updated_at, a.writer_id,
+        a.parked_checkpoint_token is not null and c.token is null as unanswered,
+        {reconcile_verdict} as verdict, {reconcile_overdue} as overdue_ms
     from part p
     join ledger.background_agents a on a.scope = p.scope and a.status = 'parked'
     left join ledger.checkpoints c
         on c.scope = a.scope and c.token = a.parked_checkpoint_token
     union all
-    select p.scope, {reconcile_verdict}, {reconcile_overdue}
+    select
+        a.scope, a.handle, a.rev, a.updated_at, a.writer_id,
+        a.parked_checkpoint_token is not null and c.token is null,
+        {reconcile_verdict}, {reconcile_overdue}
     from part p
     join ledger.background_agents a
         on a.scope = p.scope
@@ -22,8 +29,23 @@ judged as (
             and a.parked_checkpoint_token is not null
     left join ledger.checkpoints c
         on c.scope = a.scope and c.token = a.parked_checkpoint_token
+),
+found as (
+    select
+        a.scope, a.overdue_ms,
+        case
+            when not {sighted} then 'sighting'
+            when a.unanswered and %(ask_for_any)s and not exists (select from ledger.checkpoints)
+                then 'no_checkpoints'
+            else a.verdict
+        end as verdict
+    from judged a
+    cross join lateral (select a.verdict) v
+    cross join lateral (select {reconcile_seen_for} as seen_for_ms) w
+    left join maintenance.sightings t
+        on t.scope = a.scope and t.handle = a.handle and t.verdict = a.verdict
+    where a.verdict is not null
 )
 select scope, verdict, count(*) as rows, max(overdue_ms) as oldest_ms
-from judged
-where verdict is not null
+from found
 group by scope, verdict

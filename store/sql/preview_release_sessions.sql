@@ -1,13 +1,11 @@
 -- What the drain would make of each due outbox entry, at this snapshot, by scope.
--- Takes no lock and writes nothing, so a transcript held by a writer counts as released here.
+-- Takes no lock and writes nothing, so a transcript held by a writer counts as released here, and
+-- so does one that another system holds, whatever that system would answer.
 -- Index:  session_releases_pending; background_agents_session; the transcripts' primary key.
 with claimed as (
     select r.*
     from maintenance.session_releases r
-    where r.state = 'pending'
-        and r.not_before <= %(now)s
-        and (r.claimed_until is null or r.claimed_until <= %(now)s)
-        and (%(scopes)s::text[] is null or r.scope = any (%(scopes)s::text[]))
+    where {releases_due}
 ),
 judged as (
     select c.scope, c.session_id, {release_verdict} as verdict

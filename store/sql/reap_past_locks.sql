@@ -14,6 +14,7 @@ due as materialized (
         from ledger.background_agents a
         where a.scope = p.scope
             and {settled_beyond}
+            and ({fresh_flip}) is not true
             and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
             and (a.settled_at, a.handle) <= (p.upto_at, p.upto_handle)
         order by a.settled_at, a.handle

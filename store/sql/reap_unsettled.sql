@@ -5,22 +5,7 @@
 with part as (
     {reap_part}
 ),
-reach as materialized (
-    select p.*, 0::bigint as upto_at, r.handle as upto_handle, r.seen
-    from part p
-    cross join lateral (
-        select b.handle, count(*) over () as seen
-        from (
-            select a.handle
-            from ledger.background_agents a
-            where a.scope = p.scope and {unsettled_beyond} and a.handle > p.after_handle
-            order by a.handle
-            limit %(rows_per_scope)s
-        ) b
-        order by b.handle desc
-        limit 1
-    ) r
-),
+{reap_unsettled_reach},
 due as materialized (
     select d.scope, d.handle, d.rev
     from reach p
@@ -29,6 +14,8 @@ due as materialized (
         from ledger.background_agents a
         where a.scope = p.scope
             and {unsettled_beyond}
+            and a.updated_at >= p.first_at
+            and ({fresh_flip}) is not true
             and a.handle > p.after_handle
             and a.handle <= p.upto_handle
         order by a.handle

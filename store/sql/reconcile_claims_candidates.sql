@@ -9,7 +9,9 @@ from part p
 cross join lateral (
     select
         a.scope, a.handle, a.rev, a.status, a.parked_checkpoint_token, a.park_claim_id, a.updated_at,
-        p.leased_since as since, 0::bigint as parked_at, v.verdict
+        p.leased_since as since, 0::bigint as parked_at, v.verdict,
+        a.writer_id, {reconcile_seen_for} as seen_for_ms,
+        a.parked_checkpoint_token is not null and c.token is null as unanswered
     from ledger.background_agents a
     left join ledger.checkpoints c
         on c.scope = a.scope and c.token = a.parked_checkpoint_token

@@ -1,8 +1,10 @@
 -- Claimed outbox entries are judged; the transcripts nobody needs go and their entries with them.
--- Returns per scope and verdict how many entries it was:
+-- Returns per scope and verdict how many it was:
 --   released  the transcript is gone now       absent   there was none (any more)
 --   named     a row of the scope names it      suspect  written after its row had settled
---   locked    a writer holds it: tried again after a pause, dead after the last attempt
+--   locked    a writer holds it: tried again after a pause
+--   dead      of those locked: that was the last attempt
+--   cleared   suspect entries that went with a transcript that was released
 -- Race:   the transcripts are locked by this transaction; an entry counts only under our claim.
 -- Index:  background_agents_session (scope, session_id); the transcripts' primary key.
 with claimed as (
@@ -29,11 +31,7 @@ finished as (
     using judged j
     where r.id = j.id and j.verdict in ('released', 'absent', 'named')
 ),
-cleared as (
-    delete from maintenance.session_releases r
-    using deleted d
-    where r.state = 'suspect' and r.scope = d.scope and r.session_id = d.session_id
-),
+{release_cleared},
 put_back as (
     update maintenance.session_releases r
     set state = case
@@ -47,15 +45,16 @@ put_back as (
         last_error = case when j.verdict = 'locked' then 'the transcript is held by a writer' end
     from judged j
     where r.id = j.id and j.verdict in ('suspect', 'locked')
+    returning r.scope, r.state
 ),
 counted as (
     select scope, 'released' as verdict, count(*) as done from deleted group by scope
     union all
     select scope, verdict, count(*) from judged where verdict <> 'released' group by scope, verdict
+    union all
+    select scope, 'dead', count(*) from put_back where state = 'dead' group by scope
+    union all
+    select scope, 'cleared', count(*) from cleared group by scope
 ),
-journaled as (
-    insert into maintenance.journal (run_id, batch, at, job, scope, arm, count)
-    select %(run_id)s, %(batch)s, %(now)s, 'release_sessions', scope, verdict, done
-    from counted
-)
+{release_journal}
 select scope, verdict, done from counted

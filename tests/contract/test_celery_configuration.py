@@ -14,7 +14,15 @@ from tests.e2e.processes import CHECKOUT, environment
 
 DATABASE_URL = "postgresql://sema:hunter2@ledger.example/sema"
 BROKER_URL = "redis://worker:hunter3@broker.example:6379/0"
-JOBS = {"flip_stale_running", "reap", "reconcile_parked", "release_sessions"}
+JOBS = {
+    "flip_stale_running",
+    "reap",
+    "reconcile_parked",
+    "release_sessions",
+    "drain_harvest",
+    "housekeeping",
+}
+SCHEDULED, OPERATOR = "sema-maintenance.scheduled", "sema-maintenance.operator"
 
 LOOK = """
 import json, sys
@@ -36,18 +44,20 @@ names = [
     "task_ignore_result", "task_track_started", "worker_prefetch_multiplier", "worker_pool",
     "worker_concurrency", "broker_connection_retry_on_startup", "broker_connection_max_retries",
     "broker_transport_options", "task_create_missing_queues", "task_default_queue", "include",
-    "beat_scheduler", "worker_hijack_root_logger", "result_backend",
+    "beat_scheduler", "worker_hijack_root_logger", "result_backend", "result_expires",
+    "broker_heartbeat", "broker_connection_timeout",
 ]
 consumer = symbol_by_name(WorkController(app=app, hostname="looked-at").consumer_cls)
 steps = consumer.Blueprint().default_steps
 json.dump({
     "conf": {name: app.conf[name] for name in names},
     "queues": [
-        {"name": q.name, "exchange": q.exchange.name, "type": q.exchange.type, "key": q.routing_key}
+        {"name": q.name, "exchange": q.exchange.name, "type": q.exchange.type, "key": q.routing_key,
+         "arguments": q.queue_arguments}
         for q in app.conf.task_queues
     ],
     "schedule": {name: schedule(entry) for name, entry in app.conf.beat_schedule.items()},
-    "tasks": sorted(name for name in app.tasks if not name.startswith("celery.")),
+    "tasks": sorted(app.tasks),
     "backend": type(app.backend).__name__,
     "consumer_steps": list(steps),
     "consumed": sorted(app.amqp.queues.consume_from),
@@ -111,6 +121,8 @@ def test_consumer_still_connects_and_consumes() -> None:
 def test_no_results_are_kept_anywhere() -> None:
     assert seen()["backend"] == "DisabledBackend"
     assert conf("result_backend") is None
+    # Else beat sends a task of Celery's own, which forgets old results, once a day.
+    assert conf("result_expires") is None
     assert conf("task_ignore_result") is True
 
 
@@ -135,21 +147,41 @@ def test_redis_that_fell_silent_is_noticed() -> None:
         assert 0 < options[timeout] <= 30
 
 
-def test_rabbitmq_is_given_no_options_of_redis() -> None:
-    found = seen(("BROKER_URL", "amqp://guest@broker.example//"))
+RABBITMQ = ("BROKER_URL", "amqp://guest@broker.example//")
 
-    assert found["conf"]["broker_transport_options"] == {}
+
+def test_rabbitmq_confirms_what_it_takes_and_is_missed_when_it_is_silent() -> None:
+    found = seen(RABBITMQ)["conf"]
+
+    assert found["broker_transport_options"]["confirm_publish"] is True
+    assert not {"socket_timeout", "health_check_interval"} & set(found["broker_transport_options"])
+    assert 0 < found["broker_heartbeat"] <= 30
+    assert 0 < found["broker_connection_timeout"] <= 10
+
+
+def test_queues_of_rabbitmq_are_quorum_queues_and_others_know_no_arguments() -> None:
+    """Under names that no earlier release declared as something else."""
+    assert {queue["arguments"]["x-queue-type"] for queue in seen(RABBITMQ)["queues"]} == {"quorum"}
+    assert [queue["arguments"] for queue in seen()["queues"]] == [None, None]
+    assert not {"scheduled", "operator"} & {queue["name"] for queue in seen(RABBITMQ)["queues"]}
+
+
+def test_message_that_is_not_read_in_time_leaves_the_queue() -> None:
+    """By the worker's clock wherever it is, and by RabbitMQ's own."""
+    for entry in seen()["schedule"].values():
+        assert entry["options"]["expiration"] == entry["options"]["expires"]
+        assert entry["options"]["confirm_timeout"] <= 30
 
 
 def test_queues_share_no_exchange_and_no_key() -> None:
     queues = seen()["queues"]
 
-    assert [queue["name"] for queue in queues] == ["scheduled", "operator"]
+    assert [queue["name"] for queue in queues] == [SCHEDULED, OPERATOR]
     assert {queue["type"] for queue in queues} == {"direct"}
     for part in ("exchange", "key"):
         assert len({queue[part] for queue in queues}) == 2
-    assert seen()["consumed"] == ["operator", "scheduled"]
-    assert conf("task_default_queue") == "scheduled"
+    assert seen()["consumed"] == [OPERATOR, SCHEDULED]
+    assert conf("task_default_queue") == SCHEDULED
     assert conf("task_create_missing_queues") is False
 
 
@@ -160,6 +192,7 @@ from config.policy import Policy
 from worker.celery import build
 from worker.context import Process
 from worker.messages import part, tick
+from worker.queues import OPERATOR, SCHEDULED
 
 settings = load_settings({"MAINT_BROKER_URL": "memory://"})
 app = build(Process(settings, Policy.empty(), all_in_one=True))
@@ -174,7 +207,7 @@ with app.connection_for_write() as connection:
     def arrived():
         return {queue.name: queue.purge() for queue in queues}
 
-    for name in ("scheduled", "operator"):
+    for name in (SCHEDULED, OPERATOR):
         tick.apply_async(kwargs={"job": "reap"}, queue=name, connection=connection)
         found[name] = arrived()
     tick.apply_async(kwargs={"job": "reap"}, connection=connection)
@@ -196,9 +229,9 @@ def test_message_for_one_queue_arrives_there_alone() -> None:
     assert delivered.returncode == 0, delivered.stderr
     found = json.loads(delivered.stdout)
 
-    scheduled, operator = {"scheduled": 1, "operator": 0}, {"scheduled": 0, "operator": 1}
-    assert found.pop("operator") == operator
-    assert set(found) == {"scheduled", "tick", "part", *(f"beat {job}" for job in JOBS)}
+    scheduled, operator = {SCHEDULED: 1, OPERATOR: 0}, {SCHEDULED: 0, OPERATOR: 1}
+    assert found.pop(OPERATOR) == found.pop("beat requests") == operator
+    assert set(found) == {SCHEDULED, "tick", "part", *(f"beat {job}" for job in JOBS)}
     assert all(each == scheduled for each in found.values())
 
 
@@ -206,16 +239,26 @@ def test_message_for_one_queue_arrives_there_alone() -> None:
 
 
 def test_every_entry_is_a_tick_of_a_known_job_that_expires_within_its_period() -> None:
-    schedule = seen()["schedule"]
+    schedule = dict(seen()["schedule"])
+    schedule.pop("requests")
 
     assert set(schedule) == JOBS
     for job, entry in schedule.items():
         assert entry["task"] == "maintenance.tick"
         assert entry["task"] in seen()["tasks"]
         assert entry["kwargs"] == {"job": job}
-        assert entry["options"]["queue"] == "scheduled"
+        assert entry["options"]["queue"] == SCHEDULED
         assert 0 < entry["options"]["expires"] < entry["every_s"]
         assert entry["schedule"] == "worker.schedule"
+
+
+def test_operators_requests_are_looked_for_without_waiting_behind_the_schedule() -> None:
+    poll = seen()["schedule"]["requests"]
+
+    assert (poll["task"], poll["kwargs"]) == ("maintenance.requests", {})
+    assert poll["every_s"] == 30
+    assert poll["options"]["queue"] == OPERATOR
+    assert 0 < poll["options"]["expires"] < 30
 
 
 def test_periods_are_those_of_the_policy(tmp_path: Path) -> None:
@@ -232,13 +275,21 @@ def test_periods_are_those_of_the_policy(tmp_path: Path) -> None:
 def test_time_is_utc_and_beat_keeps_no_file() -> None:
     assert conf("enable_utc") is True
     assert conf("timezone") == "UTC"
-    assert conf("beat_scheduler") == "celery.beat:Scheduler"
+    assert conf("beat_scheduler") == "worker.beat:Scheduler"
 
 
-def test_modules_to_include_were_found_and_bring_the_two_messages() -> None:
-    """Celery takes a module that it does not find without a word, and then knows no task of it."""
+def test_modules_to_include_were_found_and_bring_the_four_messages_and_no_more() -> None:
+    """Celery takes a module that it does not find without a word, and then knows no task of it.
+
+    What it brings itself, such as celery.chord, is not there to be named by a message.
+    """
     assert {"worker.messages", "worker.lifecycle"} <= set(conf("include"))
-    assert seen()["tasks"] == ["maintenance.part", "maintenance.tick"]
+    assert seen()["tasks"] == [
+        "maintenance.part",
+        "maintenance.request",
+        "maintenance.requests",
+        "maintenance.tick",
+    ]
 
 
 def test_pool_and_its_size_are_settings() -> None:

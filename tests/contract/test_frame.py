@@ -4,6 +4,7 @@ A message names a part, and is delivered here by calling `work`: once, twice, la
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -13,13 +14,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from config.policy import Policy, ScopePolicy, parse_policy
+from config.policy import Arms, Policy, ScopePolicy, parse_policy
 from config.settings import load_settings
 from store import runs
 from store.agents import PostgresAgentStore
 from store.database import Database
 from store.errors import StoreError
 from tests.store.stores import ended
+from tests.waiting import WITHIN_S, wait_until
 from worker import frame
 from worker.context import Process
 
@@ -154,6 +156,45 @@ def test_tick_without_due_scopes_is_a_success_without_parts(
     assert ledger.journal() == {"run/succeeded": 1}
 
 
+def test_work_by_hand_leaves_alone_what_ticks_have_noted(ledger: Ledger, process: Process) -> None:
+    """Its policy may be another. A dry run writes nothing at all."""
+    other = Policy.of(ScopePolicy(max_age=timedelta(hours=2)), "flags")
+    assert [*frame.tick(process, "reap")]
+    noted = "select * from maintenance.scope_next_due, maintenance.scope_scans order by 1, 2"
+    before = ledger.select(noted)
+    assert before
+
+    frame.dry_run(process, "reap", None, other)
+    frame.by_hand(process, "reap", None, policy=other, requested_by="ada")
+
+    assert ledger.gone() == 20
+    assert ledger.select(noted) == before
+
+
+def test_what_was_found_first_is_handed_out_although_the_rest_cannot_be_found(
+    ledger: Ledger, process: Process
+) -> None:
+    """The look at all scopes fails; what is known to be due does not wait for it."""
+    assert [*frame.tick(process, "reap")]
+    ledger.do("update maintenance.schedule set last_slot = 0")
+    ledger.do("update maintenance.scope_scans set finished_at = null, after_scope = null")
+    ledger.do(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'no'; end $$;"
+        "create trigger refuse before update of after_scope on maintenance.scope_scans"
+        " for each row execute function refuse()"
+    )
+    try:
+        parts = [*frame.tick(process, "reap")]
+    finally:
+        ledger.do("drop trigger refuse on maintenance.scope_scans; drop function refuse()")
+    for run_id, number in parts:
+        frame.work(process, run_id, number)
+
+    assert ledger.gone() == 20
+    assert last_run(process).state == "failed"
+
+
 def test_tick_of_a_job_without_scopes_is_one_part(ledger: Ledger, process: Process) -> None:
     frame.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
     ledger.do("update maintenance.session_releases set not_before = 0")
@@ -269,7 +310,7 @@ def test_defect_of_ours_fails_the_run_and_not_the_process(
     process_of: MakeProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its type is on record; its words, which may hold anything, are not."""
-    process = process_of(Refusing())
+    process = process_of(Refusing(Arms(max_age=timedelta(hours=1))))
 
     assert [*frame.tick(process, "reap")] == []
 
@@ -342,3 +383,67 @@ def test_connections_of_a_parent_are_not_used_by_its_child(process: Process) -> 
     with parent.transaction(read_only=True) as tx:
         assert tx.one("clock") is not None
     parent.close()
+
+
+# Guards
+
+
+def test_a_breaker_waits_for_the_person_who_lets_the_job_finish_that_scope(
+    ledger: Ledger, process_of: MakeProcess
+) -> None:
+    """Runs by hand leave it open, unless they lift it; then it is gone, and history says who."""
+    limited = parse_policy(
+        '[defaults]\nmax_age = "1h"\n[guards]\nbreaker_rows = 3\n', "policy.toml"
+    )
+    process = process_of(limited)
+
+    def reap(*overrides: str, scopes: list[str] | None = None) -> runs.Run:
+        return frame.by_hand(
+            process,
+            "reap",
+            scopes,
+            policy=limited,
+            requested_by="somebody",
+            overrides=overrides,
+        )
+
+    assert reap().report == {"max_age": 15, "skipped/breaker": 5}
+    assert reap().report == {"skipped/breaker": 5}
+
+    cleared = reap("breakers", scopes=["b"])
+    assert (cleared.state, cleared.report) == ("succeeded", {"max_age": 1, "breaker_cleared": 1})
+    assert (cleared.requested_by, cleared.overrides) == ("somebody", ("breakers",))
+
+    assert ledger.select("select scope from maintenance.breakers order by 1") == [
+        (scope,) for scope in ("a", "c", "d", "e")
+    ]
+    assert reap().report == {"skipped/breaker": 4}
+
+
+def test_a_job_is_held_down_to_its_pace_and_a_stop_ends_the_wait(
+    ledger: Ledger, process_of: MakeProcess
+) -> None:
+    """At a row a second not much comes after the first batches, but the stop."""
+    process = process_of(MAX_ROWS_PER_SECOND="1")
+    running = threading.Thread(
+        target=frame.by_hand,
+        args=(process, "reap", SCOPES),
+        kwargs={"policy": POLICY, "requested_by": "somebody"},
+    )
+    running.start()
+    wait_until(ledger.gone, "the first batch")
+    process.stopping.set()
+    running.join(WITHIN_S)
+
+    assert not running.is_alive()
+    assert ledger.gone() < len(SCOPES) * ROWS
+    assert last_run(process).more
+
+
+def test_forked_children_share_the_pace_of_one_worker(process_of: MakeProcess) -> None:
+    process = process_of(MAX_ROWS_PER_SECOND="1000", WORKER_CONCURRENCY="4")
+    assert process.pace.rows_per_second == 1000
+
+    process.forget_connections()
+
+    assert process.pace.rows_per_second == 250

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from config.settings import settings_reference
-from worker.exporter import METRICS
+from worker.metrics import METRICS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

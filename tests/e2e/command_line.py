@@ -20,6 +20,11 @@ LIMIT_S = 60.0
 # In every address that a test gives with a password.
 SECRET = "s3cret-word"
 
+# The flags of `reap` that delete every finished row, which nobody means by accident.
+EVERY_FINISHED = ("--keep", "0", "--override", "floors")
+# Acts on what nobody has seen before, and on a server that was just started.
+AT_ONCE = ("--override", "sightings", "--override", "outage")
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:

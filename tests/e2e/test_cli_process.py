@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Servers
-from tests.e2e.command_line import CHECKOUT, CommandLine, agent, finished, lines
+from tests.e2e.command_line import CHECKOUT, EVERY_FINISHED, CommandLine, agent, finished, lines
 from tests.e2e.placed import Ledger
 from tests.waiting import wait_until
 from worker.embedded import embedded_postgres
@@ -101,9 +101,9 @@ def test_a_job_that_is_interrupted_finishes_its_batch_and_says_so(
     cli: CommandLine, ledger: Ledger, number: int
 ) -> None:
     """One row a batch: it stops between two, and the journal has exactly what is gone."""
-    ledger.fill("s", 20_000, {"settled_at": "n", "session_id": "'x' || n"})
+    ledger.fill("s", 20_000, {"settled_at": "1500000000000 + n", "session_id": "'x' || n"})
 
-    with cli.start("reap", "--scope", "s", "--keep", "0", MAINT_ROWS_PER_BATCH="1") as process:
+    with cli.start("reap", "--scope", "s", *EVERY_FINISHED, MAINT_ROWS_PER_BATCH="1") as process:
         wait_until(lambda: ledger.count("true") < 20_000, "the first rows are gone")
         process.send_signal(number)
         ended = finished(process)
@@ -122,11 +122,11 @@ def test_a_job_that_is_interrupted_finishes_its_batch_and_says_so(
 def test_parts_that_were_not_begun_are_not_begun_any_more(cli: CommandLine, ledger: Ledger) -> None:
     """The first of three scopes is being worked on; the others stay as they are."""
     for scope in ("s", "t", "u"):
-        ledger.fill(scope, 5_000, {"settled_at": "n"})
+        ledger.fill(scope, 5_000, {"settled_at": "1500000000000 + n"})
     settings = {"MAINT_ROWS_PER_BATCH": "1", "MAINT_SCOPES_PER_PART": "1"}
     named = ("--scope", "s", "--scope", "t", "--scope", "u")
 
-    with cli.start("reap", *named, "--keep", "0", **settings) as process:
+    with cli.start("reap", *named, *EVERY_FINISHED, **settings) as process:
         wait_until(lambda: ledger.count("scope = 's'") < 5_000, "the first rows are gone")
         process.send_signal(signal.SIGINT)
         ended = finished(process)
@@ -175,8 +175,10 @@ def data_dir() -> Iterator[Path]:
 def test_without_a_url_the_embedded_database_is_used_and_stopped_again(data_dir: Path) -> None:
     cli = CommandLine(None, MAINT_DATA_DIR=str(data_dir))
 
-    stored = cli.json("import", "-", stdin=lines(agent(handle="a", status="failed", settledAt=1)))
-    ended = cli.process("reap", "--scope", "s", "--keep", "0")
+    stored = cli.json(
+        "import", "-", stdin=lines(agent(handle="a", status="failed", settledAt=1_500_000_000_000))
+    )
+    ended = cli.process("reap", "--scope", "s", *EVERY_FINISHED)
 
     assert stored["stored"]["agents"] == 1
     assert (ended.code, ended.problems) == (0, [])
@@ -208,7 +210,7 @@ def test_a_connection_that_is_cut_in_the_midst_of_a_job_is_one_line(
     cli: CommandLine, ledger: Ledger
 ) -> None:
     """What was committed stays, and the exit code says that the job failed."""
-    ledger.fill("s", 30, {"settled_at": "n"})
+    ledger.fill("s", 30, {"settled_at": "1500000000000 + n"})
     settings = {"MAINT_ROWS_PER_BATCH": "10", "MAINT_LOCK_TIMEOUT": "50s"}
     cut = (
         "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
@@ -217,7 +219,7 @@ def test_a_connection_that_is_cut_in_the_midst_of_a_job_is_one_line(
     with closing(Ledger(ledger.url)) as writer:
         writer.do("begin")
         writer.do("update background_agents set rev = rev + 1 where handle = 'a000025'")
-        with cli.start("reap", "--scope", "s", "--keep", "0", **settings) as process:
+        with cli.start("reap", "--scope", "s", *EVERY_FINISHED, **settings) as process:
             wait_until(lambda: ledger.query(cut), "the third batch waits for the writer")
             ended = finished(process)
         writer.do("rollback")

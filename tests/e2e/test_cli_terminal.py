@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import Servers
-from tests.e2e.command_line import CHECKOUT, CommandLine, finished
+from tests.e2e.command_line import CHECKOUT, EVERY_FINISHED, CommandLine, finished
 from tests.e2e.placed import Ledger
 
 
@@ -35,7 +35,7 @@ def test_on_a_terminal_all_scopes_are_asked_for(
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode() + b"\n")
     with subprocess.Popen(
-        [sys.executable, "-m", "worker", "reap", "--all-scopes", "--keep", "0"],
+        [sys.executable, "-m", "worker", "reap", "--all-scopes", *EVERY_FINISHED],
         cwd=CHECKOUT,
         env=cli.environment(),
         stdin=theirs,
@@ -78,7 +78,7 @@ def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(
     cli: CommandLine, ledger: Ledger
 ) -> None:
     """Five deletes of 300 ms each, one a batch."""
-    reap = ("reap", "--scope", "s", "--keep", "0")
+    reap = ("reap", "--scope", "s", *EVERY_FINISHED)
     ours, theirs = pty.openpty()
     with ledger.altered(
         "create function public.dawdle() returns trigger language plpgsql as"

@@ -7,24 +7,38 @@ import itertools
 import json
 import pickle
 import socket
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from kombu import Exchange, Queue
 
 from tests.conftest import Servers
 from tests.e2e.deployment import READY, Deployment, deployments, valkey
 from tests.e2e.processes import Child
 from tests.waiting import wait_until
+from worker.queues import queues
 
-TICK, PART = "maintenance.tick", "maintenance.part"
+TICK, PART, REQUEST = "maintenance.tick", "maintenance.part", "maintenance.request"
+REFUSED = {"message_refused", "message_dropped"}
+# A tick of reap as one message would name it in another.
+REAP: dict[str, object] = {
+    "task": TICK,
+    "args": [],
+    "kwargs": {"job": "reap"},
+    "options": {},
+    "subtask_type": None,
+}
+TICK_OF_REAP = [REAP]
 UNKNOWN_RUN = "0f8b6a1c-94c5-4a53-9d6e-3f6f2a7c1d20"
 SOON_S = 10.0
 REAPS = "select count(*) from maintenance.runs where job = 'reap'"
-QUEUE = Queue("scheduled", Exchange("scheduled"), routing_key="scheduled")
+RECONCILED = (
+    "select count(*) from maintenance.runs where job = 'reconcile_parked' and state <> 'running'"
+)
+[QUEUE, _] = queues("redis://")
 
 
 class Standing:
@@ -62,6 +76,7 @@ class Standing:
         content_type: str = "application/json",
         content_encoding: str = "utf-8",
         headers: Mapping[str, object] | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         """A message as it is, past everything that Celery does for a producer."""
         with self._producer.connection_for_write() as connection:
@@ -73,6 +88,7 @@ class Standing:
                 content_type=content_type,
                 content_encoding=content_encoding,
                 headers={"task": TICK, "id": str(uuid4()), "lang": "py", **(headers or {})},
+                **(properties or {}),
             )
 
     def said_of(self, send: Callable[[], None], *, lines: int = 1) -> list[dict[str, Any]]:
@@ -132,7 +148,7 @@ def test_tick_of_no_scheduled_job_is_refused_in_one_short_line(
 ) -> None:
     [line] = standing.said_of(lambda: standing.send(TICK, job=job))
 
-    assert (line["event"], line["level"]) == ("message_refused", "warning")
+    assert (line["event"] in REFUSED, line["level"]) == (True, "warning")
     assert len(json.dumps(line)) < 1000
 
 
@@ -145,16 +161,18 @@ def test_tick_of_no_scheduled_job_is_refused_in_one_short_line(
         (UNKNOWN_RUN, "1"),
         (UNKNOWN_RUN, True),
         (UNKNOWN_RUN, [1]),
+        (UNKNOWN_RUN, 2**70),
+        (UNKNOWN_RUN, float("nan")),
     ],
     ids=shown,
 )
 def test_part_that_can_be_none_is_refused(standing: Standing, run_id: object, part: object) -> None:
     [line] = standing.said_of(lambda: standing.send(PART, run_id=run_id, part=part))
 
-    assert (line["event"], line["level"]) == ("message_refused", "warning")
+    assert (line["event"] in REFUSED, line["level"]) == (True, "warning")
 
 
-@pytest.mark.parametrize("part", [1, -1, 2**70])
+@pytest.mark.parametrize("part", [1, -1, 2**40])
 def test_part_of_a_run_that_nobody_opened_is_passed_over_with_a_line(
     standing: Standing, part: int
 ) -> None:
@@ -175,12 +193,77 @@ def test_arguments_that_it_does_not_know_are_ignored(standing: Standing) -> None
     wait_until(lambda: standing.ticks() == done + 2, "both ticks", SOON_S)
 
 
-@pytest.mark.parametrize("task", ["os.system", "worker.messages.tick", "celery.chord_unlock"])
-def test_task_that_is_not_ours_does_nothing(standing: Standing, task: str) -> None:
-    [line] = standing.said_of(lambda: standing.send(task, "g", {"task": TICK}))
+@pytest.mark.parametrize(
+    "request_id", [None, 5, "", "not-a-uuid", ["0"], {"id": "0"}, ["0"] * 200_000], ids=shown
+)
+def test_request_that_can_be_none_is_refused(standing: Standing, request_id: object) -> None:
+    [line] = standing.said_of(lambda: standing.send(REQUEST, request_id=request_id))
 
-    assert line["level"] == "error"
-    assert task in line["event"]
+    assert (line["event"] in REFUSED, line["level"]) == (True, "warning")
+    assert len(json.dumps(line)) < 1000
+
+
+def test_request_that_nobody_made_is_passed_over_with_a_line(standing: Standing) -> None:
+    [line] = standing.said_of(lambda: standing.send(REQUEST, request_id=UNKNOWN_RUN))
+
+    assert (line["event"], line["request_id"]) == ("request_passed_over", UNKNOWN_RUN)
+
+
+def test_request_is_done_once_however_often_it_is_named(standing: Standing) -> None:
+    """And by what stands in the database: a message that says more says it in vain."""
+    request_id = str(uuid4())
+    standing.deployment.do(
+        "insert into maintenance.requests (id, job, requested_by, requested_at)"
+        " values (%s, 'release_sessions', 'ada', extract(epoch from now())::bigint * 1000)",
+        request_id,
+    )
+
+    def send() -> None:
+        for _ in range(3):
+            standing.send(REQUEST, request_id=request_id, job="reap", policy={"keep": 0})
+
+    said = standing.said_of(send, lines=3)
+
+    assert [line["event"] for line in said].count("request_taken") == 1
+    assert [line["event"] for line in said].count("request_passed_over") == 2
+    asked = "select * from maintenance.runs where requested_by = 'ada'"
+    wait_until(
+        lambda: [row["state"] for row in standing.deployment.rows(asked)] == ["succeeded"],
+        "the one run",
+        SOON_S,
+    )
+    assert standing.deployment.number(REAPS) == 0
+
+
+def test_part_of_a_run_that_is_over_is_passed_over(standing: Standing) -> None:
+    standing.said_of(lambda: None, lines=0)
+    [run] = standing.deployment.rows(
+        "select id from maintenance.runs where job = 'release_sessions' and slot is not null"
+        " and state = 'succeeded' limit 1"
+    )
+
+    [line] = standing.said_of(lambda: standing.send(PART, run_id=str(run["id"]), part=1))
+
+    assert (line["event"], line["run_id"]) == ("part_passed_over", str(run["id"]))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "os.system",
+        "worker.messages.tick",
+        *(f"celery.{name}" for name in
+          ("accumulate", "backend_cleanup", "chain", "chord", "chord_unlock", "chunks", "group",
+           "map", "starmap")),
+    ],
+)  # fmt: skip
+def test_task_that_is_not_ours_does_nothing(standing: Standing, task: str) -> None:
+    """Celery's own are not there: some of them would call what their arguments name."""
+    [line] = standing.said_of(lambda: standing.send(task, TICK_OF_REAP, [[1]], it=[[["reap"]]]))
+
+    assert (line["event"], line["level"]) == ("message_dropped", "warning")
+    assert task in line["problem"]
+    assert standing.deployment.number(REAPS) == 0
 
 
 def test_arguments_by_place_name_no_job(standing: Standing) -> None:
@@ -209,14 +292,17 @@ def test_pickle_is_not_read(standing: Standing, tmp_path: Path, encoding: str) -
         lambda: standing.send_raw(body, "application/x-python-serialize", encoding)
     )
 
-    assert "untrusted content" in line["event"]
+    assert line["event"] == "message_dropped"
+    assert "not JSON" in line["problem"]
     assert not read.exists()
 
 
 @pytest.mark.parametrize(
     "body",
-    ["", "{{{", "[" * 100_000, "5", "null", "{}", "[[]]", "[[], [1], {}]",
-     '[[], "x", {}]', '["reap", {}, {}]', '[[], {"job": "x"}, {"callbacks": "zz", "chain": [5]}]'],
+    ["", "{{{", "[" * 100_000, "[" * 10_000, "5", "null", "{}", "[[]]", "[[], [1], {}]",
+     '[[], "x", {}]', '["reap", {}, {}]', '[[], {"job": "x"}, {"callbacks": "zz", "chain": [5]}]',
+     '[[], {"job": ' + "[" * 5_000 + "]" * 5_000 + "}, {}]", '[[], {"job": "\\ud800"}, {}]',
+     '{"task": "maintenance.tick", "id": "1", "args": [], "kwargs": {"job": "reap"}}'],
     ids=shown,
 )  # fmt: skip
 def test_body_that_is_no_task_is_refused(standing: Standing, body: str) -> None:
@@ -231,22 +317,117 @@ def test_body_that_is_no_task_is_refused(standing: Standing, body: str) -> None:
     [
         {"task": None},
         {"task": ["a"]},
-        {"id": ["a"]},
+        {"task": "x" * 100_000},
         {"expires": "soon"},
-        {"eta": "later"},
-        {"timelimit": "x"},
-        {"eta": "0001-01-01T00:00:00+14:00"},
         {"expires": 1e300},
+        {"expires": ["2030-01-01"]},
+        {"expires": "0001-01-01T00:00:00+14:00"},
+        {"eta": "later"},
+        {"eta": "0001-01-01T00:00:00+14:00"},
+        {"eta": "2999-01-01T00:00:00+00:00"},
         {"compression": "application/x-gzip"},
+        {"compression": "no such thing"},
     ],
     ids=shown,
 )
 def test_headers_of_no_sense_are_refused(standing: Standing, headers: dict[str, object]) -> None:
     body = json.dumps([[], {"job": "reap"}, {}])
 
-    said = standing.said_of(lambda: standing.send_raw(body, headers=headers))
+    [line] = standing.said_of(lambda: standing.send_raw(body, headers=headers))
 
-    assert {line["level"] for line in said} <= {"warning", "error", "critical"}
+    assert (line["event"], line["level"]) == ("message_dropped", "warning")
+    assert len(json.dumps(line)) < 1000
+    assert standing.deployment.number(REAPS) == 0
+
+
+def test_message_protocol_of_old_is_not_read(standing: Standing) -> None:
+    """It has its task in the body, with whatever is to be called next."""
+    body = {"task": TICK, "id": "1", "args": [], "kwargs": {"job": "reap"}, "callbacks": [REAP]}
+
+    [line] = standing.said_of(lambda: standing.send_raw(json.dumps(body), headers={"task": None}))
+
+    assert line["event"] == "message_dropped"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"id": ["a"]},
+        {"id": "x" * 100_000},
+        {"timelimit": "x"},
+        {"timelimit": [0.001, 0.001]},
+        {"retries": 10**9},
+        {"shadow": "x" * 100_000},
+        {"stamped_headers": ["a"], "stamps": {"a": "b"}},
+        {"root_id": {}, "parent_id": [], "group": 5, "origin": None, "ignore_result": "x"},
+        {"argsrepr": "x" * 100_000, "kwargsrepr": {}},
+    ],
+    ids=shown,
+)
+def test_headers_that_are_none_of_ours_count_for_nothing(
+    standing: Standing, headers: dict[str, object]
+) -> None:
+    """The message is the honest tick that it names, and that is done in silence."""
+    standing.deployment.do("delete from maintenance.schedule where job = 'reconcile_parked'")
+    done = standing.deployment.number(RECONCILED)
+    body = json.dumps([[], {"job": "reconcile_parked"}, {}])
+
+    said = standing.said_of(lambda: standing.send_raw(body, headers=headers), lines=0)
+
+    wait_until(lambda: standing.deployment.number(RECONCILED) == done + 1, "its tick", SOON_S)
+    assert said == []
+
+
+@pytest.mark.parametrize("embedded", ["callbacks", "errbacks", "chain", "chord"])
+def test_nothing_is_called_next(standing: Standing, embedded: str) -> None:
+    """Neither after a message that is done nor after one that is refused."""
+    then = REAP if embedded == "chord" else [REAP]
+
+    def send() -> None:
+        for job in ("reconcile_parked", "no_such_job"):
+            standing.send_raw(json.dumps([[], {"job": job}, {embedded: then}]))
+
+    standing.said_of(send)
+    standing.said_of(lambda: None, lines=0)
+
+    assert standing.deployment.number(REAPS) == 0
+
+
+def test_nobody_is_answered(standing: Standing) -> None:
+    with standing.deployment.producer().connection_for_write() as connection:
+        standing.said_of(
+            lambda: standing.send_raw(
+                json.dumps([[], {"job": "no_such_job"}, {}]),
+                properties={"reply_to": "answers", "correlation_id": "1"},
+            )
+        )
+        keys = connection.default_channel.client.keys("*answers*")
+        assert keys == []
+
+
+def test_many_messages_that_are_to_wait_keep_no_place(standing: Standing) -> None:
+    """Each would else stay in memory, and raise how many are fetched beside it."""
+    body = json.dumps([[], {"job": "reap"}, {}])
+    later = {"eta": "2999-01-01T00:00:00+00:00"}
+
+    def send() -> None:
+        for _ in range(50):
+            standing.send_raw(body, headers=later)
+
+    said = standing.said_of(send, lines=50)
+
+    assert {line["event"] for line in said} == {"message_dropped"}
+
+
+def test_nothing_is_unpacked(standing: Standing) -> None:
+    """A few bytes can become gigabytes."""
+    bomb = zlib.compress(b" " * 100_000_000)
+
+    [line] = standing.said_of(
+        lambda: standing.send_raw(bomb, headers={"compression": "application/x-gzip"})
+    )
+
+    assert "compressed" in line["problem"]
 
 
 @pytest.mark.parametrize("content_type", ["application/x-yaml", "text/plain", "application/data"])
@@ -281,5 +462,6 @@ def test_only_honest_ticks_are_on_record(standing: Standing) -> None:
         "audit_memory",
         "release_sessions",
         "flip_stale_running",
+        "reconcile_parked",
     }
     assert standing.deployment.number("select count(*) from maintenance.session_releases") == 0

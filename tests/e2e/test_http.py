@@ -1,18 +1,23 @@
 """The little web server: what it serves, what it refuses, and who cannot hold it up."""
 
 import errno
+import os
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import psycopg
 import pytest
 
 from config.addresses import Address
 from config.policy import Policy
+from tests import ledgers
 from tests.conftest import Servers
 from tests.e2e.scraping import get, process_of, serving
+from tests.waiting import wait_until
 from worker import http
+from worker.context import Process
 from worker.http import Served
 
 
@@ -165,3 +170,88 @@ def test_closing_twice_is_closing_once(url: str) -> None:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=5)
     process.close()
+
+
+# Ready or not
+
+
+def told_of(process: Process) -> str:
+    """What /readyz gives as the reason, asked for the first time."""
+    with serving(process) as served:
+        page = get(served, "/readyz")
+    assert page.status == 503, page.body
+    assert page.body.count("\n") == 1
+    return page.body.strip().removeprefix("not ready: ")
+
+
+READ_ONLY = """do $$ begin execute format(
+    'alter database %I set default_transaction_read_only = on', current_database()
+); end $$"""
+
+
+def do(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.fixture
+def fresh(servers: Servers) -> Iterator[str]:
+    """A ledger that a test may spoil."""
+    name = f"sema_test_unready_{os.getpid()}"
+    with ledgers.fresh_database(servers.url("18"), name) as url:
+        ledgers.create(url, "plain").close()
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ("drop table public.checkpoints", "no table checkpoints in schema public"),
+        ("alter table public.agent_sessions drop column updated_at", "no column updated_at"),
+        ("drop table maintenance.journal", "tables are missing (no maintenance.journal)"),
+        ("delete from maintenance.schema_migrations where version > 1", "older than this release"),
+        (READ_ONLY, "read-only"),
+    ],
+)
+def test_ledger_that_jobs_cannot_work_on_is_not_ready(fresh: str, spoil: str, words: str) -> None:
+    """It says what is missing, also where the database itself answers."""
+    do(fresh, spoil)
+
+    assert words in told_of(process_of(fresh, Policy.empty()))
+
+
+def test_ready_by_itself_once_nothing_is_missing(fresh: str) -> None:
+    do(fresh, "alter table maintenance.journal rename to journal_")
+    with serving(process_of(fresh, Policy.empty())) as served:
+        assert get(served, "/readyz").status == 503
+        do(fresh, "alter table maintenance.journal_ rename to journal")
+        wait_until(lambda: get(served, "/readyz").status == 200, "ready")
+
+
+def test_loops_decide_what_the_probes_say(url: str) -> None:
+    process = process_of(url, Policy.empty())
+    with serving(process) as served:
+        process.loops.beat.begin()
+        assert get(served, "/healthz").body == "ok\n"
+        assert get(served, "/readyz").body.startswith("not ready: the beat has no broker since 20")
+
+        process.loops.beat.reached()
+        assert get(served, "/readyz").body == "ready\n"
+
+        process.loops.beat.end()
+        told = get(served, "/healthz")
+        assert (told.status, told.body.count("\n")) == (503, 1)
+        assert told.body.startswith("the beat ended at 20")
+        assert get(served, "/readyz").body == f"not ready: {told.body}"
+
+
+def test_process_that_is_to_end_is_alive_whatever_its_loops_do(url: str) -> None:
+    process = process_of(url, Policy.empty())
+    with serving(process) as served:
+        process.loops.consumer.begin()
+        process.loops.consumer.end()
+        process.stopping.set()
+
+        assert get(served, "/healthz").body == "ok\n"
+        page = get(served, "/readyz")
+        assert (page.status, page.body) == (503, "not ready: shutting down\n")

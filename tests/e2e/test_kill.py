@@ -26,6 +26,7 @@ SEED = 20_261_130
 DUE = 60_000  # Rows to delete, each with a transcript.
 ROUNDS = 6
 LEASE_S = 1.0
+LONG_AGO = 1_500_000_000_000
 POLICY = """
 release_delay = "0s"
 [defaults]
@@ -50,7 +51,7 @@ insert into public.background_agents
     (scope, handle, rev, status, owner, session_scoped, writer_id, session_id,
      spawned_at, updated_at, settled_at)
 select 's' || n % 30, 'a' || n, 1, (array['completed', 'failed', 'killed'])[1 + n % 3], 'o', false,
-    'w', 't' || n, 1, 1000 + n, case when n % 50 > 0 then 1000 + n end
+    'w', 't' || n, 1, {LONG_AGO} + n, case when n % 50 > 0 then {LONG_AGO} + n end
 from generate_series(1, {DUE}) n;
 
 insert into public.background_agents
@@ -200,7 +201,7 @@ def test_killed_again_and_again_it_strands_and_destroys_nothing(
     assert books["queued"] == 0
     # s7 keeps 40 rows whatever their age: it loses some of the young ones as well.
     young = ledger.number(
-        "select count(*) from seen.before where scope = 's7' and settled_at > 1e9"
+        "select count(*) from seen.before where scope = 's7' and settled_at > 1.6e12"
     )
     assert books["gone"] == DUE + young - 40
     assert_nothing_else_changed(ledger)
@@ -212,7 +213,7 @@ def assert_nothing_else_changed(ledger: Ledger) -> None:
     assert ledger.number(f"select count(*) from seen.rows where {live}") == 0
     assert (
         ledger.number(
-            "select count(*) from seen.before b where settled_at > 1e9"
+            "select count(*) from seen.before b where settled_at > 1.6e12"
             " and scope <> 's7' and not exists (select from public.background_agents a"
             " where a.scope = b.scope and a.handle = b.handle)"
         )

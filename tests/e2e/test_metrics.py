@@ -33,7 +33,10 @@ from tests.e2e.scraping import (
 )
 from worker import frame
 
-LABELS = {"arm", "outcome", "cause", "job", "reason", "tag", "status", "state", "version", "le"}
+LABELS = {
+    *("arm", "outcome", "cause", "job", "reason", "code", "tag", "status", "state", "version"),
+    "le",
+}
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ JOURNALED = {
     "background_agent_skipped_total": "arm = 'skipped' and job = %(job)s and cause = %(reason)s",
     "background_agent_sessions_released_total": "arm = 'released'",
     "background_agent_session_release_failures_total": "arm = 'locked'",
+    "memory_harvest_rejections_total": "arm = 'rejected' and cause = %(code)s",
     "maintenance_job_runs_total": "arm = 'run' and job = %(job)s and cause = %(outcome)s",
 }
 
@@ -224,6 +228,8 @@ def test_runs_are_timed_and_dated(plain_ledger: tuple[str, Database]) -> None:
         "flip_stale_running": 20,
         "reconcile_parked": 20,
         "release_sessions": 10,
+        "drain_harvest": 60,
+        "housekeeping": 600,
     }
 
 

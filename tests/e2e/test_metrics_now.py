@@ -14,6 +14,9 @@ from tests.e2e.scraping import full_scrape, now_ms, process_of, put_agent, servi
 
 POLICY = parse_policy(
     """
+    [guards]
+    sightings = false
+    outage = false
     [defaults]
     max_age = "2h"
     stale_running_max_age = "30m"
@@ -71,6 +74,13 @@ def test_the_present_is_counted_and_dated(plain_ledger: tuple[str, Database]) ->
                 (due_at, state, lease_to),
             )
 
+        for minutes, counted_at in ((7, None), (70, now)):
+            connection.execute(
+                "insert into maintenance.harvest_rejections (code, occurred_at, counted_at)"
+                " values ('a', %s, %s)",
+                (ago(minutes), counted_at),
+            )
+
     process = process_of(url, POLICY)
     with serving(process) as served:
         found = full_scrape(served)
@@ -93,6 +103,7 @@ def test_the_present_is_counted_and_dated(plain_ledger: tuple[str, Database]) ->
         "flip_stale_running": 1,
         "reconcile_parked": 1,
         "release_sessions": 2,
+        "drain_harvest": 1,
     }
     oldest = found.by("background_agent_oldest_overdue_seconds", "job")
     for job, due_s in (
@@ -100,6 +111,7 @@ def test_the_present_is_counted_and_dated(plain_ledger: tuple[str, Database]) ->
         ("flip_stale_running", 15 * 60),
         ("reconcile_parked", 10 * 60),
         ("release_sessions", 8 * 60),
+        ("drain_harvest", 7 * 60),
     ):
         assert due_s <= oldest[job] <= due_s + passed_s, job
 

@@ -23,6 +23,8 @@ NOW = 1_796_029_200_000
 ROWS = 210_000
 SCOPES = 200
 HOUR = 3_600_000
+# Of the policy under which a look at all scopes is under way.
+DIGEST = "every scope alike"
 MIX: Mix = {
     "terminal_share": 0.9,
     "approval_share": 0.04,
@@ -49,6 +51,11 @@ _MORE = """
         from background_agents where settled_at is not null and hashtext(handle) % 20 = 0;
     insert into agent_sessions (scope, session_id, updated_at)
         select scope, session_id, 0 from maintenance.session_releases;
+    update maintenance.session_releases set state = 'suspect' where id % 20 = 0;
+    insert into maintenance.scope_scans (job, began_at, policy_digest, settled_until)
+        values ('reap', {now}, '{digest}', {now});
+    insert into maintenance.scope_next_due (job, scope, next_due)
+        select distinct 'reap', scope, {now} - 1 from background_agents;
 """
 _PLACES: list[tuple[str, ledgers.Layout]] = [
     ("15", "plain"),
@@ -66,7 +73,7 @@ def big_ledger(servers: Servers, request: pytest.FixtureRequest) -> Iterator[str
         with ledgers.create(url, layout) as database:
             _load(database)
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(_MORE.encode())
+            connection.execute(_MORE.format(now=NOW, digest=DIGEST).encode())
             connection.execute("vacuum analyze")
             for table in tables_of(connection):
                 # WHY: an analyze that happens to run would hold back what heartbeats leave behind.

@@ -12,7 +12,6 @@ from store.database import Database, Transaction
 from store.statements import Statements
 
 Params = Mapping[str, Any]
-# Of an index of a partition: the index of the whole table that it belongs to.
 _PARENTS = """
     select part.relname, whole.relname
     from pg_inherits i
@@ -20,6 +19,11 @@ _PARENTS = """
     join pg_class whole on whole.oid = i.inhparent
     where whole.relkind = 'I'
 """
+
+
+def parents_of(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """By the index of a partition, the index of the whole table that it belongs to."""
+    return dict(connection.execute(_PARENTS).fetchall())
 
 
 class Plan:
@@ -69,7 +73,7 @@ class ExplainingDatabase(Database):
         self.plans: defaultdict[str, list[Plan]] = defaultdict(list)
         self.params: dict[str, Params] = {}
         with psycopg.connect(url) as connection:
-            self._parents: dict[str, str] = dict(connection.execute(_PARENTS).fetchall())
+            self._parents = parents_of(connection)
 
     @contextmanager
     def transaction(self, **how: Any) -> Iterator[Transaction]:

@@ -3,7 +3,7 @@
 The parameters are those that the jobs themselves give; only the plans are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib import resources
 from itertools import islice
@@ -13,20 +13,34 @@ import pytest
 
 from store.agents import PostgresAgentStore
 from store.batches import BatchSize, Stamp
+from store.due import (
+    due_for_flip,
+    due_for_reap,
+    due_for_reconcile,
+    live_scopes,
+    running_scopes,
+)
 from store.figures import live_agents
-from store.flip_stale_running import due_for_flip, flip_stale_running, preview_flip
+from store.flip_stale_running import flip_stale_running, preview_flip
+from store.guards import UNGUARDED, Guards
+from store.next_due import Retention, due_by_now
 from store.overview import last_heard, scopes_without_rows
-from store.reap import due_for_reap, preview_reap, reap
-from store.reconcile_parked import due_for_reconcile, preview_reconcile, reconcile_parked
-from store.release_sessions import Drain, preview_release, release_sessions
+from store.reap import preview_reap, reap
+from store.reconcile_parked import assert_checkpoints, preview_reconcile, reconcile_parked
+from store.release_elsewhere import Answer, Key, release_elsewhere
+from store.release_sessions import Drain, keep_sessions, preview_release, release_sessions
+from store.releases import list_entries, rearm
 from store.retention import Milliseconds, RetentionPolicy
-from tests.plan.conftest import MIX, NOW
+from store.sightings import sight_quiet
+from store.standstill import standing
+from tests.plan.conftest import DIGEST, MIX, NOW
 from tests.plan.explaining import ExplainingDatabase
 
 DRAINED_BATCHES = 3
 
 KEY = "background_agents_pkey"
 TERMINAL = "background_agents_terminal"
+SETTLED = "background_agents_settled"
 UNSETTLED = "background_agents_unsettled"
 RUNNING = "background_agents_running"
 PARKED = "background_agents_parked"
@@ -46,14 +60,31 @@ INDEXES = {
     "count_live": {RUNNING, PARKED},
     "reap": {TERMINAL},
     "reap_past_locks": {TERMINAL, KEY},
+    "reap_next": {TERMINAL},
+    "reap_unsettled_next": {UNSETTLED},
+    "reap_guarded": {TERMINAL},
+    "reap_unsettled_guarded": {UNSETTLED},
+    "reap_implausible": {TERMINAL, UNSETTLED},
+    "live_writers": {RUNNING},
+    "scope_sizes": {KEY},
+    "run_changes": {"journal_by_run"},
     "reap_unsettled": {UNSETTLED, KEY},
     "reap_keep_boundary": {TERMINAL, UNSETTLED},
-    "due_reap": {TERMINAL, UNSETTLED},
+    "oldest_settled": {TERMINAL, UNSETTLED},
+    "implausible_scopes": {TERMINAL, UNSETTLED},
+    "settled_scopes": {SETTLED},
+    "scopes_come_due": {"scope_next_due_time"},
+    "scopes_after": {KEY},
+    "running_scopes": {RUNNING},
+    "live_scopes": {RUNNING, PARKED},
     "preview_reap": {TERMINAL, UNSETTLED},
     "flip_stale_running": {RUNNING},
     "flip_stale_running_past_locks": {RUNNING, KEY},
-    "flip_claimed_candidates": {RUNNING, CHECKPOINT},
-    "flip_claimed": {RUNNING, KEY, CHECKPOINT},
+    "flip_candidates": {RUNNING, CHECKPOINT},
+    "flip_judged": {RUNNING, KEY, CHECKPOINT},
+    "count_silent": {RUNNING},
+    "sight_quiet": {RUNNING},
+    "checkpoints_gone": {PARKED},
     "due_flip_stale_running": {RUNNING, CHECKPOINT},
     "preview_flip_stale_running": {RUNNING},
     "reconcile_parked_candidates": {PARKED, CHECKPOINT},
@@ -67,12 +98,18 @@ INDEXES = {
     "lock_sessions": {"agent_sessions_pkey"},
     "release_sessions": {SESSION, "session_releases_pkey", "agent_sessions_pkey"},
     "preview_release_sessions": {SESSION},
+    "judge_releases": {SESSION, "session_releases_pkey", "agent_sessions_pkey"},
+    "complete_releases": {"session_releases_pkey"},
+    "keep_releases": {"session_releases_pending"},
+    "show_releases": {"session_releases_pkey"},
+    "rearm_releases": {"session_releases_aside", "agent_sessions_pkey"},
 }
 # Statements on the ledger that are not explained here, and why not.
 WITHOUT = {
     "agent_put": "looks nothing up but its own key's conflict",
     "import_agents": "looks nothing up but its own keys' conflicts",
     "ledger_empty": "stops at the first row it meets",
+    "probe_table_locks": "reads nothing",
     "count_terminal": "counts every row, and says so",
     "count_by_scope": "counts every row, and says so",
     "export_agents": "reads every row, and says so",
@@ -96,6 +133,11 @@ def run_everything(database: ExplainingDatabase) -> None:
     with database.transaction() as tx:
         for statement in ("reap", "flip_stale_running"):
             tx.rows(f"{statement}_past_locks", database.params[statement])
+        for statement in ("reap", "reap_unsettled"):
+            params = database.params[statement]
+            tx.rows(f"{statement}_next", params)
+            nowhere = {"upto_ats": params["last_ats"], "upto_handles": params["after_handles"]}
+            tx.rows(f"{statement}_guarded", {**params, **nowhere, "fresh_flips": True})
 
     row = store.get(first[0].handle, scopes[0])
     assert row is not None
@@ -116,28 +158,61 @@ def run_jobs(database: ExplainingDatabase, scopes: list[str]) -> None:
         RetentionPolicy(max_age_ms=MIX["max_age_ms"], keep=900),
     ):
         policies = [(scope, policy) for scope in scopes]
-        assert [*reap(database, policies, stamp, size)]
-        with database.transaction() as tx:
-            assert due_for_reap(tx, policies, NOW)
-            assert preview_reap(tx, policies, NOW)
+        for guards in (UNGUARDED, Guards(breaker_share=0.9)):
+            assert [*reap(database, policies, stamp, size, guards=guards)]
+            with database.transaction() as tx:
+                assert due_for_reap(tx, policies, NOW, guards)
+                assert preview_reap(tx, policies, NOW, guards)
 
     ages: list[tuple[str, Milliseconds]] = [
         (scope, MIX["stale_running_max_age_ms"]) for scope in scopes
     ]
-    assert [*flip_stale_running(database, ages, stamp, size)]
+    for guards in (UNGUARDED, Guards(sightings=False, breaker_share=0.9), Guards()):
+        assert [*flip_stale_running(database, ages, stamp, size, guards=guards)]
+    assert sight_quiet(database, NOW, Guards())
     leases: list[tuple[str, Milliseconds | None]] = [
         (scope, MIX["stale_claim_max_age_ms"]) for scope in scopes
     ]
-    assert [*reconcile_parked(database, leases, stamp, size)]
-    # WHY only some: its claims are rolled back, so that it would go on for ever.
-    drain = release_sessions(database, None, stamp, Drain(), uuid4, lambda: 0.0)
-    assert [*islice(drain, DRAINED_BATCHES)]
+    for guards in (UNGUARDED, Guards()):
+        assert [*reconcile_parked(database, leases, stamp, size, guards=guards)]
+    run_releases(database, stamp)
+    only_one_chunk_of_all = iter((False, True))
+    retention = Retention(lambda some: [(scope, policy) for scope in some], DIGEST)
+    stop = only_one_chunk_of_all.__next__
+    assert [*due_by_now(database, retention, NOW, Guards(), stop)]
+    assert [*running_scopes(database)]
+    assert [*live_scopes(database)]
     with database.transaction() as tx:
         assert due_for_flip(tx, ages, NOW)
         assert preview_flip(tx, ages, NOW)
+        assert standing(tx, ages, NOW, Guards()).silent
+        assert_checkpoints(tx, Guards())
         assert due_for_reconcile(tx, leases, NOW)
         assert preview_reconcile(tx, leases, NOW)
         assert preview_release(tx, None, NOW)
+
+
+class Deleted:
+    """Another system, which has everything and deletes it."""
+
+    at_a_time = 4
+
+    def release(self, keys: Sequence[Key]) -> list[Answer]:
+        return [Answer("released")] * len(keys)
+
+    def close(self) -> None:
+        pass
+
+
+def run_releases(database: ExplainingDatabase, stamp: Stamp) -> None:
+    # WHY only some: the plans of the others are the same.
+    drain = release_sessions(database, None, stamp, Drain(), uuid4, lambda: 0.0)
+    assert [*islice(drain, DRAINED_BATCHES)]
+    elsewhere = release_elsewhere(database, Deleted(), None, stamp, Drain(), uuid4, lambda: 0.0)
+    assert [*islice(elsewhere, DRAINED_BATCHES)]
+    assert [*islice(keep_sessions(database, None, stamp, 200), DRAINED_BATCHES)]
+    assert list_entries(database, None, None, 100)
+    assert [*islice(rearm(database, "suspect", None, None, stamp), 1)]
 
 
 @pytest.mark.parametrize("statement", sorted(INDEXES))
@@ -162,9 +237,11 @@ def test_statement_uses_its_indexes_and_never_reads_the_ledger_whole(
         ("reap_past_locks", TERMINAL, "(ROW(settled_at, handle) > ROW("),
         ("flip_stale_running", RUNNING, "(handle > "),
         ("flip_stale_running_past_locks", RUNNING, "(handle > "),
-        ("flip_claimed_candidates", RUNNING, "(handle > "),
+        ("flip_candidates", RUNNING, "(handle > "),
         ("reconcile_claims_candidates", RUNNING, "(handle > "),
         ("reconcile_parked_candidates", PARKED, "(ROW(COALESCE(parked_at, '0'::bigint), handle) >"),
+        ("claim_releases", "session_releases_pending", "(ROW(not_before, id) > ROW("),
+        ("keep_releases", "session_releases_pending", "(ROW(not_before, id) > ROW("),
     ],
 )
 def test_batch_begins_in_the_index_after_the_last_key_of_the_one_before(
@@ -191,5 +268,12 @@ def test_every_statement_on_the_ledger_is_explained_here() -> None:
         for statement, indexes in INDEXES.items()
         if any(index.startswith("background_agents") for index in indexes)
         # These name the ledger in a fragment.
-        and statement not in {"release_sessions", "preview_release_sessions"}
+        and statement
+        not in {
+            "release_sessions",
+            "preview_release_sessions",
+            "judge_releases",
+            "reap_next",
+            "reap_unsettled_next",
+        }
     }

@@ -13,7 +13,8 @@ from psycopg.rows import DictRow
 
 from store.batches import BatchSize, Done, Stamp
 from store.database import Database, Limits, Transaction
-from store.flip_stale_running import flip_stale_running
+from store.flip_stale_running import NOTHING_HELD, flip_stale_running
+from store.guards import UNGUARDED, Guards
 from store.reap import reap
 from store.reconcile_parked import NOBODY, Excluded, reconcile_parked
 from store.release_sessions import Drain, release_sessions
@@ -115,11 +116,14 @@ class Jobs:
         max_age_ms: float | None = None,
         keep: int | None = None,
         scopes: Iterable[str] = ONE_SCOPE,
+        *,
+        guards: Guards = UNGUARDED,
     ) -> dict[str, int]:
         stamp = Stamp(NOW, uuid4())
         policy = RetentionPolicy(max_age_ms=max_age_ms, keep=keep)
         policies = [(scope, policy) for scope in scopes]
-        return self._counted("reap", stamp, reap(self.database, policies, stamp, self.size))
+        batches = reap(self.database, policies, stamp, self.size, guards=guards)
+        return self._counted("reap", stamp, batches)
 
     def flip(
         self,
@@ -127,11 +131,20 @@ class Jobs:
         scopes: Iterable[str] = ONE_SCOPE,
         *,
         ask_checkpoints: bool = True,
+        now: int = NOW,
+        guards: Guards = UNGUARDED,
+        held: Mapping[str, str] = NOTHING_HELD,
     ) -> dict[str, int]:
-        stamp = Stamp(NOW, uuid4())
+        stamp = Stamp(now, uuid4())
         ages = [(scope, age_ms) for scope in scopes]
         batches = flip_stale_running(
-            self.database, ages, stamp, self.size, ask_checkpoints=ask_checkpoints
+            self.database,
+            ages,
+            stamp,
+            self.size,
+            ask_checkpoints=ask_checkpoints,
+            guards=guards,
+            held=held,
         )
         return self._counted("flip_stale_running", stamp, batches)
 
@@ -140,10 +153,13 @@ class Jobs:
         lease_ms: float | None = 60_000,
         scopes: Iterable[str] = ONE_SCOPE,
         excluded: Excluded = NOBODY,
+        *,
+        now: int = NOW,
+        guards: Guards = UNGUARDED,
     ) -> dict[str, int]:
-        stamp = Stamp(NOW, uuid4())
+        stamp = Stamp(now, uuid4())
         leases = [(scope, lease_ms) for scope in scopes]
-        batches = reconcile_parked(self.database, leases, stamp, self.size, excluded)
+        batches = reconcile_parked(self.database, leases, stamp, self.size, excluded, guards)
         return self._counted("reconcile_parked", stamp, batches)
 
     def release(

@@ -226,7 +226,7 @@ def test_silent_row_with_a_claim_is_flipped_under_its_dead_checkpoint(
         ),
     ],
 )
-@pytest.mark.parametrize("moment", ["lock_checkpoints", "flip_claimed"])
+@pytest.mark.parametrize("moment", ["lock_checkpoints", "flip_judged"])
 def test_claimed_row_that_moves_between_judgement_and_write_is_a_lost_race(
     rows: Rows,
     writer: Writer,
@@ -291,7 +291,7 @@ def test_missing_checkpoint_that_is_made_after_the_locks_saves_its_row(
         writer.begin_asking("missing")
         writer.commit()
 
-    jobs.database.before("flip_claimed", asks)
+    jobs.database.before("flip_judged", asks)
 
     assert jobs.flip() == {LOST_RACE: 1}
     assert rows.brief("a") == ("running", 1)
@@ -332,7 +332,7 @@ def test_checkpoint_withdrawn_between_lock_and_write_has_its_row_counted_once(
     rows.checkpoint("token", expires_at=NOW)
     rows.claimed("a", "token")
     writer.begin_withdrawal("token")
-    jobs.database.before("flip_claimed", writer.commit)
+    jobs.database.before("flip_judged", writer.commit)
 
     counted = jobs.flip()
 

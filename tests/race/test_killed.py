@@ -34,7 +34,7 @@ def state(rows: Rows) -> tuple[object, ...]:
         ("reap", lambda jobs: jobs.reap(keep=1), {"reap/keep": 2}),
         ("reap_unsettled", lambda jobs: jobs.reap(keep=0), {"reap/keep": 1}),
         ("flip_stale_running", lambda jobs: jobs.flip(), {"flip_stale_running/flipped": 2}),
-        ("flip_claimed", lambda jobs: jobs.flip(), {"flip_stale_running/flipped": 1}),
+        ("flip_judged", lambda jobs: jobs.flip(), {"flip_stale_running/flipped": 1}),
         (
             "expire_checkpoints",
             lambda jobs: jobs.reconcile(),
@@ -62,7 +62,7 @@ def test_job_killed_between_its_write_and_its_commit_leaves_everything_as_it_was
         rows.agent("d", status="killed", session_id="transcript of d")
     elif statement == "flip_stale_running":
         rows.running("e", "f")
-    elif statement == "flip_claimed":
+    elif statement == "flip_judged":
         rows.claimed("g", "token")
     else:
         rows.parked("h", "token")

@@ -233,7 +233,7 @@ def test_change_after_the_snapshot_of_a_claimed_flip(
             writer.begin_touch("h", park_claim_id="next")
         writer.commit()
 
-    jobs.database.before("flip_claimed", gate.close_gate)
+    jobs.database.before("flip_judged", gate.close_gate)
     counted = during(gate, jobs.start(jobs.flip), changes)
 
     assert counted == {"flip_stale_running/flipped": 2, "flip_stale_running/lost_race": 1}

@@ -275,7 +275,7 @@ class SideBySide(RuleBasedStateMachine):
         self.both(everything)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_reference_and_postgres_live_the_same_life(servers: Servers) -> None:
     class OnThisLedger(SideBySide):
         database = servers.ledger("18", "plain")[1]

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from store.batches import BatchSize
+from store.guards import Guards
+from store.records import STALE_RUNNING_REAP_ATTRIBUTION
 from tests.race.conftest import Crew
 from tests.race.jobs import PATIENT, Jobs
-from tests.race.rows import LATELY, LONG_AGO, Rows
+from tests.race.rows import LATELY, LONG_AGO, NOW, Rows
 from tests.race.writer import Writer
 
 AGE = 60_000
@@ -380,3 +383,68 @@ def test_running_and_parked_rows_are_never_waited_for(
     assert crew.jobs(PATIENT).reap(max_age_ms=0, keep=0) == {"reap/max_age": 1}
 
     assert rows.handles() == ["p", "r"]
+
+
+GUARDED = Guards().without(["plausible-times"])
+FLIP = {"error": STALE_RUNNING_REAP_ATTRIBUTION, "summary": STALE_RUNNING_REAP_ATTRIBUTION}
+
+
+def test_row_that_shows_itself_as_a_living_writers_flip_while_the_delete_waits_is_kept(
+    rows: Rows, writer: Writer, jobs: Jobs
+) -> None:
+    """The guard is judged whole on the newest version: the older one was an ordinary row."""
+    rows.finished("a", "b", "c")
+    rows.running("alive", updated_at=LATELY)
+    writer.begin_touch("b", status="failed", content=Jsonb(FLIP))
+
+    reaping = jobs.start(jobs.reap, max_age_ms=AGE, guards=GUARDED)
+    reaping.waits_for(writer.pid)
+    writer.commit()
+
+    assert reaping.result() == {"reap/max_age": 2, "reap/skipped/fresh_flip": 1}
+    assert rows.brief("b") == ("failed", 2)
+    assert [handle for handle, _ in rows.queued()] == ["a", "c"]
+
+
+def test_writer_that_corrects_its_flip_is_not_waited_for_and_keeps_row_and_transcript(
+    rows: Rows, writer: Writer, jobs: Jobs
+) -> None:
+    """Its row is kept by the guard, so that the delete does not even want the lock."""
+    for handle in ("a", "b"):
+        rows.agent(handle, status="failed", settled_at=NOW - AGE - 1, content=FLIP, session_id="x")
+    writer.begin_settling("a")
+
+    assert jobs.reap(max_age_ms=AGE, guards=GUARDED) == {"reap/skipped/fresh_flip": 2}
+
+    writer.commit()
+    assert rows.brief("a") == ("completed", 2)
+    assert rows.queued() == []
+
+
+def test_flip_that_its_writer_revives_while_the_delete_waits_is_a_lost_race(
+    rows: Rows, writer: Writer, jobs: Jobs
+) -> None:
+    """It is old, and its writer was not seen when the batch began: the row alone saves itself."""
+    rows.finished("a")
+    rows.agent("b", status="failed", settled_at=LONG_AGO, content=FLIP)
+    writer.begin_revival("b")
+
+    reaping = jobs.start(jobs.reap, max_age_ms=AGE, guards=GUARDED)
+    reaping.waits_for(writer.pid)
+    writer.commit()
+
+    assert reaping.result() == {"reap/max_age": 1, "reap/lost_race": 1}
+    assert rows.brief("b") == ("running", 2)
+
+
+def test_fresh_flips_are_kept_past_locks_too(rows: Rows, writer: Writer, hasty_jobs: Jobs) -> None:
+    """The batch is done again for a row that somebody holds; the guard counts once."""
+    rows.finished("a", "b")
+    rows.agent("c", status="failed", settled_at=NOW - AGE - 1, content=FLIP)
+    writer.begin_touch("b")
+
+    counted = hasty_jobs.reap(max_age_ms=AGE, guards=GUARDED)
+
+    assert hasty_jobs.database.ran["reap_past_locks"] == 1
+    assert counted == {"reap/max_age": 1, "reap/lost_race": 1, "reap/skipped/fresh_flip": 1}
+    assert rows.handles() == ["b", "c"]

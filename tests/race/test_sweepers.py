@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def pair(crew: Crew, request: pytest.FixtureRequest) -> tuple[Jobs, Jobs]:
 def test_two_reaps_delete_every_row_once(
     rows: Rows,
     pair: tuple[Jobs, Jobs],
-    policy: dict[str, int],
+    policy: dict[str, Any],
     kind: str,
     left: int,
 ) -> None:

@@ -1,6 +1,7 @@
 """The outbox of one ledger, filled by the real reap; every time is the test's own."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -8,11 +9,18 @@ from uuid import uuid4
 import psycopg
 
 from store.agents import PostgresAgentStore
-from store.batches import BatchSize, Stamp
+from store.batches import BatchSize, Done, Stamp
 from store.contract import Session
 from store.database import Database
 from store.reap import reap
-from store.release_sessions import Drain, preview_release, release_sessions
+from store.release_elsewhere import Elsewhere, release_elsewhere
+from store.release_sessions import (
+    Backend,
+    Drain,
+    keep_sessions,
+    preview_release,
+    release_sessions,
+)
 from store.retention import RetentionPolicy
 from store.sessions import PostgresSessionStore
 from tests.store.stores import NOW, SCOPE, ended
@@ -45,6 +53,12 @@ class Outbox:
         """Put a finished row in."""
         self.agents.put(ended(handle, NOW - at, scope=scope, session_id=session_id))
 
+    def queue(self, *sessions: str, scope: str = SCOPE) -> None:
+        """Put finished rows in and delete them: their transcripts are due for release."""
+        for session in sessions:
+            self.row(f"row of {session}", session, scope)
+        assert self.reap() == len(sessions)
+
     def reap(self, delay: timedelta = NO_DELAY, now: int = NOW) -> int:
         """Delete every finished row that settled before now."""
         scopes = [(scope, RetentionPolicy(max_age_ms=0)) for scope in self.agents.list_scopes()]
@@ -60,17 +74,42 @@ class Outbox:
     ) -> dict[str, int]:
         """Drain what is due; what it said is what the journal has of it."""
         stamp = Stamp(now, uuid4())
-        batches = release_sessions(self.database, scopes, stamp, drain, uuid4, lambda: jitter)
+        return self._said(
+            release_sessions(self.database, scopes, stamp, drain, uuid4, lambda: jitter), stamp
+        )
+
+    def ask(
+        self,
+        elsewhere: Elsewhere,
+        now: int = NOW,
+        drain: Drain = DRAIN,
+        scopes: list[str] | None = None,
+    ) -> dict[str, int]:
+        """Drain what is due of transcripts that another system holds."""
+        stamp = Stamp(now, uuid4())
+        batches = release_elsewhere(
+            self.database, elsewhere, scopes, stamp, drain, uuid4, lambda: 0.0
+        )
+        return self._said(batches, stamp)
+
+    def keep(self, now: int = NOW, scopes: list[str] | None = None) -> dict[str, int]:
+        """Drain what is due where nobody is to delete a transcript."""
+        stamp = Stamp(now, uuid4())
+        return self._said(keep_sessions(self.database, scopes, stamp, 2), stamp)
+
+    def _said(self, batches: Iterator[Done], stamp: Stamp) -> dict[str, int]:
         said: Counter[str] = Counter()
         for done in batches:
             said.update({verdict: count for (verdict, _), count in done.by_kind.items()})
         assert dict(said) == self._journal("run_id = %s", stamp.run_id)
         return dict(said)
 
-    def preview(self, now: int = NOW, scopes: list[str] | None = None) -> dict[str, int]:
+    def preview(
+        self, now: int = NOW, scopes: list[str] | None = None, backend: Backend = "postgres"
+    ) -> dict[str, int]:
         """What a drain would do."""
         with self.database.transaction(read_only=True, snapshot=True) as tx:
-            found = preview_release(tx, scopes, now)
+            found = preview_release(tx, scopes, now, backend)
         counts: Counter[str] = Counter()
         for (_, verdict), rows in found.items():
             counts[verdict] += rows

@@ -89,7 +89,7 @@ def test_entry_whose_every_drain_died_is_put_off_or_buried_like_any_other(
         now += LEASE_MS
     hold(writer, outbox, "talk")
 
-    assert outbox.drain(now) == {"locked": 1}
+    assert outbox.drain(now) == {"locked": 1, "dead": 1}
 
     assert outbox.talks() == [(SCOPE, "talk")]
     assert outbox.entries("state") == [("dead",)]
@@ -137,7 +137,10 @@ def test_transcript_in_a_writers_hand_is_put_off_and_released_later(
 def test_pauses_grow_until_the_last_attempt_and_the_entry_is_dead_then(
     outbox: Outbox, writer: psycopg.Connection
 ) -> None:
-    """A dead entry is kept with its transcript, and no drain takes it up again."""
+    """A dead entry is kept with its transcript, and no drain takes it up again.
+
+    Each attempt that failed counts once, and the death besides.
+    """
     drain = replace(DRAIN, attempts=4, backoff_max=timedelta(seconds=90))
     outbox.talk("held")
     outbox.row("a", "held")
@@ -150,12 +153,13 @@ def test_pauses_grow_until_the_last_attempt_and_the_entry_is_dead_then(
         next_at = now + pause_s * SECOND_MS
         assert outbox.entries("state", "attempts", "not_before") == [("pending", attempt, next_at)]
         now = next_at
-    assert outbox.drain(now, drain) == {"locked": 1}
+    assert outbox.drain(now, drain) == {"locked": 1, "dead": 1}
 
     writer.rollback()
     assert outbox.entries("state", "attempts") == [("dead", 4)]
     assert outbox.drain(now + 10 * LEASE_MS, drain) == {}
     assert outbox.talks() == [(SCOPE, "held")]
+    assert outbox.counted() == {"locked": 4, "dead": 1}
 
 
 def test_dead_entry_that_was_armed_again_is_released(outbox: Outbox) -> None:
@@ -180,7 +184,7 @@ def test_fewer_attempts_than_an_entry_has_had_already_bury_it(
     outbox.do("update maintenance.session_releases set attempts = 5")
     hold(writer, outbox, "held")
 
-    assert outbox.drain(drain=replace(DRAIN, attempts=3)) == {"locked": 1}
+    assert outbox.drain(drain=replace(DRAIN, attempts=3)) == {"locked": 1, "dead": 1}
 
     assert outbox.entries("state", "attempts") == [("dead", 6)]
 

@@ -114,7 +114,7 @@ def test_suspect_entries_go_with_the_transcript(outbox: Outbox) -> None:
     outbox.row("c", "talk", at=SETTLED + 20)
     assert outbox.reap() == 1
 
-    assert outbox.drain() == {"released": 1}
+    assert outbox.drain() == {"released": 1, "cleared": 1}
 
     assert outbox.talks() == [(SCOPE, "other")]
     assert outbox.entries("session_id", "state") == [("other", "suspect")]
@@ -171,8 +171,9 @@ def test_judging_an_entry_reads_no_more_where_the_scope_is_large(outbox: Outbox)
     with psycopg.connect(outbox.url) as connection:
         # WHY: a table this small may be read whole, which would say nothing of a large one.
         connection.execute(b"set enable_seqscan = off")
+        params = {"now": NOW, "scopes": None, "elsewhere": False}
         row = connection.execute(
-            b"explain (analyze, buffers, format json) " + statement, {"now": NOW, "scopes": None}
+            b"explain (analyze, buffers, format json) " + statement, params
         ).fetchone()
 
     assert row is not None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from worker.cli import options, show
+from worker.cli.asked import Asked, enqueue_option, refuse_both
+from worker.cli.enqueue import place
 from worker.cli.failures import DONE, FAILED, complain
-from worker.cli.target import ledger, requested_by
+from worker.cli.target import ledger, no_policy, requested_by
 
 _CLEAR = "no reason was found why agents could not write memory; that is no proof that they can"
 
@@ -24,15 +26,21 @@ _CLEAR = "no reason was found why agents could not write memory; that is no proo
     metavar="GUARD",
     help="Accepted as by every job, on record; no guard bears on this one.",
 )
+@enqueue_option
 @options.as_json
-def audit_memory(dry_run: bool, overrides: tuple[str, ...], as_json: bool) -> int:
+def audit_memory(dry_run: bool, overrides: tuple[str, ...], enqueue: bool, as_json: bool) -> int:
     """Say where agents of this deployment structurally cannot write memory.
 
     Reads the server's own variables (REMOTE_EXEC, MEMORY_ENGINE_BACKEND and so on) from this
-    command's environment, so run it with the server's. What is found is kept in the database and
-    shown as a metric.
+    command's environment, so run it with the server's; with --enqueue, from the worker's. What is
+    found is kept in the database and shown as a metric.
     """
-    return _dry_run(as_json) if dry_run else _run(tuple(dict.fromkeys(overrides)), as_json)
+    refuse_both(enqueue=enqueue, dry_run=dry_run)
+    lifted = tuple(dict.fromkeys(overrides))
+    if enqueue:
+        asked = Asked(None, confirmed=True, dry_run=False, overrides=lifted, as_json=as_json)
+        return place("audit_memory", asked, no_policy, {})
+    return _dry_run(as_json) if dry_run else _run(lifted, as_json)
 
 
 def _dry_run(as_json: bool) -> int:

@@ -22,6 +22,8 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "flip-stale-running": "worker.cli.jobs:flip_stale_running",
         "reconcile-parked": "worker.cli.jobs:reconcile_parked",
         "release-sessions": "worker.cli.jobs:release_sessions",
+        "drain-harvest": "worker.cli.jobs:drain_harvest",
+        "housekeeping": "worker.cli.jobs:housekeeping",
         "audit-memory": "worker.cli.audit:audit_memory",
     },
     "Look": {
@@ -30,6 +32,7 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "status": "worker.cli.history:status",
         "history": "worker.cli.history:history",
         "policy": "worker.cli.policy:policy",
+        "releases": "worker.cli.releases:releases",
     },
     "Ledger": {
         "import": "worker.cli.ledger:import_",

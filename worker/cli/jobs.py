@@ -2,103 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import click
 
-from worker.cli import options, show
-from worker.cli.failures import DONE, FAILED, complain, say
-from worker.cli.target import finishing_the_batch, ledger, no_policy, requested_by
-
-if TYPE_CHECKING:
-    from config.policy import Policy
-    from config.settings import Settings
-    from store.runs import Run
-    from worker.context import Process
-
-# What a policy has to name so that the job does anything; a job that is not here always may.
-_ARMS: Final[dict[str, tuple[str, ...]]] = {
-    "reap": ("max_age", "keep"),
-    "flip_stale_running": ("stale_running_max_age",),
-}
-_REMEDY: Final = {
-    "reap": "give --max-age or --keep, or name a policy file that does",
-    "flip_stale_running": "give --stale-after, or name a policy file that does",
-}
-_ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
-    "reap": ("max_age", "keep"),
-    "flip_stale_running": ("flipped",),
-    "release_sessions": ("released",),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the options that all jobs share say. `scopes` None: every scope there is."""
-
-    scopes: tuple[str, ...] | None
-    confirmed: bool
-    dry_run: bool
-    overrides: tuple[str, ...]
-    as_json: bool
-
-
-def job_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of every job, as one argument `asked`."""
-
-    @click.option(
-        "--scope",
-        "scopes",
-        type=options.Scope(),
-        multiple=True,
-        metavar="S",
-        help="Work on this scope; may be repeated.",
-    )
-    @click.option("--all-scopes", is_flag=True, help="Work on every scope of the ledger.")
-    @click.option("--yes", is_flag=True, help="Do not ask whether all scopes are meant.")
-    @click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
-    @click.option(
-        "--override",
-        "overrides",
-        type=options.Guard(),
-        multiple=True,
-        metavar="GUARD",
-        help=f"Lift a guard for this run, on record; may be repeated: "
-        f"{', '.join(options.GUARDS)}, or all.",
-    )
-    @options.as_json
-    @functools.wraps(command)
-    def wrapped(
-        scopes: tuple[str, ...],
-        all_scopes: bool,
-        yes: bool,
-        dry_run: bool,
-        overrides: tuple[str, ...],
-        as_json: bool,
-        **own: Any,
-    ) -> int:
-        if all_scopes and scopes:
-            raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
-        if not all_scopes and not scopes:
-            raise click.UsageError("no scope is named; give --scope S, or --all-scopes for each.")
-        if all_scopes and not (yes or dry_run or sys.stdin.isatty()):
-            raise click.UsageError("--all-scopes needs --yes where nobody can be asked.")
-        asked = Asked(
-            scopes=None if all_scopes else tuple(dict.fromkeys(scopes)),
-            confirmed=yes or not all_scopes,
-            dry_run=dry_run,
-            overrides=tuple(dict.fromkeys(overrides)),
-            as_json=as_json,
-        )
-        return command(asked=asked, **own)
-
-    return wrapped
+from worker.cli import options
+from worker.cli.asked import Asked, job_options, policy_of
+from worker.cli.by_hand import perform
+from worker.cli.enqueue import place
+from worker.cli.target import no_policy
 
 
 @click.command(
@@ -126,7 +40,7 @@ def reap(
 
     The flags take the place of the policy file's ages. With neither, nothing is deleted.
     """
-    return _perform("reap", asked, _policy(policy_file, max_age=max_age, keep=keep))
+    return _carry_out("reap", asked, policy_file, max_age=max_age, keep=keep)
 
 
 @click.command(
@@ -148,8 +62,7 @@ def flip_stale_running(
 
     The flag takes the place of the policy file's ages. With neither, nothing is changed.
     """
-    policy = _policy(policy_file, stale_running_max_age=stale_after)
-    return _perform("flip_stale_running", asked, policy)
+    return _carry_out("flip_stale_running", asked, policy_file, stale_running_max_age=stale_after)
 
 
 @click.command(
@@ -173,8 +86,7 @@ def reconcile_parked(
     policy file, abandoned resume claims are undone as well, and rows that were approved and never
     resumed fail.
     """
-    policy = _policy(policy_file, stale_claim_max_age=stale_claim_after)
-    return _perform("reconcile_parked", asked, policy)
+    return _carry_out("reconcile_parked", asked, policy_file, stale_claim_max_age=stale_claim_after)
 
 
 @click.command(
@@ -184,136 +96,43 @@ def reconcile_parked(
 @job_options
 def release_sessions(asked: Asked) -> int:
     """Delete the transcripts of agents that are gone, once their release is due."""
-    return _perform("release_sessions", asked, no_policy)
+    return _carry_out("release_sessions", asked)
 
 
-def _policy(file: Path | None, **flags: Any) -> Callable[[Settings], Policy]:
-    """The flags as a policy for every scope if any is given, else the policy file."""
+@click.command(
+    epilog="Example: sema-maintenance drain-harvest --all-scopes --yes",
+    short_help="Count memory-harvest rejections.",
+)
+@job_options
+def drain_harvest(asked: Asked) -> int:
+    """Count the memory-harvest rejections that the server wrote down, and warn of them.
 
-    def read(settings: Settings) -> Policy:
-        from config.policy import Policy, ScopePolicy, load_policy
-
-        path = file or settings.policy_file
-        from_file = Policy.empty() if path is None else load_policy(path)
-        if all(value is None for value in flags.values()):
-            return from_file
-        from_flags = Policy.of(ScopePolicy(**flags), source="flags")
-        return replace(from_flags, release_delay=from_file.release_delay)
-
-    return read
+    Each counts once, however often this runs. Rows counted long ago are deleted.
+    """
+    return _carry_out("drain_harvest", asked)
 
 
-def _perform(job: str, asked: Asked, policy_for: Callable[[Settings], Policy]) -> int:
-    from store import preflight
+@click.command(
+    epilog="Example: sema-maintenance housekeeping",
+    short_help="Keep the worker's own tables small.",
+)
+@options.as_json
+def housekeeping(as_json: bool) -> int:
+    """Add up the journal and delete runs and requests past their retention.
 
-    needs = preflight.JOBS[job]
-    with ledger(preflight.dry(needs) if asked.dry_run else needs, policy_for) as process:
-        if asked.scopes is not None and job != "release_sessions":
-            _doubt_scopes(process, asked.scopes)
-        if _names_nothing(process.policy, job, asked.scopes):
-            _show_nothing(process.policy, job, asked)
-            return DONE
-        if asked.dry_run:
-            return _dry_run(process, job, asked)
-        question = f"Run {job} over every scope of this database?"
-        if not asked.confirmed and not click.confirm(question, err=True):
-            complain("nothing was done")
-            return FAILED
-        return _run(process, job, asked)
+    It touches nothing but the worker's own tables, knows no scopes, and changes no count.
+    """
+    everything = Asked(None, confirmed=True, dry_run=False, overrides=(), as_json=as_json)
+    return _carry_out("housekeeping", everything)
 
 
-def _doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
-    from store.overview import scopes_without_rows
-
-    for scope in scopes_without_rows(process.database, scopes):
-        say(f"note: scope {show.printable(scope)!r} holds no agents")
-
-
-def _names_nothing(policy: Policy, job: str, scopes: Sequence[str] | None) -> bool:
-    arms = _ARMS.get(job)
-    if arms is None:
-        return False
-    if scopes is None:
-        layers = [policy.defaults, *(override.sets for override in policy.overrides)]
-        return not any(layer.get(arm) is not None for layer in layers for arm in arms)
-    resolved = [policy.for_scope(scope) for scope in scopes]
-    return not any(getattr(each, arm) is not None for each in resolved for arm in arms)
-
-
-def _show_nothing(policy: Policy, job: str, asked: Asked) -> None:
-    where = "any scope" if asked.scopes is None else "what was named"
-    reason = (
-        f"the policy ({policy.source}) sets no {' and no '.join(_ARMS[job])} for {where}, so "
-        f"nothing was done; {_REMEDY[job]}"
-    )
-    if asked.as_json:
-        state = {"job": job, "dry_run": asked.dry_run, "state": "nothing_asked", "reason": reason}
-        show.document(state | ({"planned": [], "rows": 0} if asked.dry_run else {"report": {}}))
-    else:
-        click.echo(f"{job}: {reason}")
-
-
-def _dry_run(process: Process, job: str, asked: Asked) -> int:
-    from worker.frame import dry_run
-
-    planned = dry_run(process, job, asked.scopes, process.policy)
-    rows = sum(each.rows for each in planned if each.arm != "skipped")
-    if asked.as_json:
-        plans = [asdict(each) for each in planned]
-        show.document({"job": job, "dry_run": True, "rows": rows, "planned": plans})
-        return DONE
-    if not planned:
-        click.echo(f"{job}: nothing would be done")
-        return DONE
-    show.table(
-        ("SCOPE", "WHAT", "CAUSE", "ROWS", "OLDEST DUE FOR"),
-        [
-            (each.scope, each.arm, each.cause, each.rows, show.span(each.oldest_ms))
-            for each in planned
-        ],
-    )
-    click.echo(f"{job}: {rows} rows in all; a dry run, so nothing was done")
-    return DONE
-
-
-def _run(process: Process, job: str, asked: Asked) -> int:
-    from store.errors import StoreError
-    from store.overview import progress
-    from worker.frame import by_hand
-
-    asker = requested_by()
-
-    def so_far() -> str | None:
-        try:
-            made = progress(process.database, job, asker)
-        except StoreError:
-            return None
-        if made is None:
-            return "looking for what is due"
-        return f"{job}: {made.rows} rows, through with {made.scopes_over} scopes"
-
-    with finishing_the_batch(process), show.progress(so_far):
-        run = by_hand(
-            process,
-            job,
-            asked.scopes,
-            policy=process.policy,
-            requested_by=asker,
-            overrides=asked.overrides,
+def _carry_out(job: str, asked: Asked, policy_file: Path | None = None, **arms: Any) -> int:
+    policy = policy_of(asked, policy_file, **arms) if arms else no_policy
+    if not asked.enqueue:
+        return perform(job, asked, policy)
+    if policy_file is not None:
+        raise click.UsageError(
+            "--policy and --enqueue contradict each other: the worker has a policy file of its "
+            "own; give the ages by their flags, or leave them to the worker."
         )
-    return _show_run(run, as_json=asked.as_json)
-
-
-def _show_run(run: Run, *, as_json: bool) -> int:
-    report = dict.fromkeys(_ALWAYS_SHOWN.get(run.job, ()), 0) | run.report
-    if as_json:
-        show.document(asdict(replace(run, report=report)))
-    else:
-        took = show.span((run.finished_at or run.started_at) - run.started_at)
-        click.echo(f"{run.job} {run.state} in {took}: {show.counts(report)}")
-    if run.error is not None:
-        complain(f"{run.job} failed: {run.error}")
-    # By hand nothing but a signal ends a run with work left.
-    if run.more:
-        complain(f"{run.job} was stopped early; what is left waits for the next run")
-    return FAILED if run.state != "succeeded" or run.more else DONE
+    return place(job, asked, policy, arms)

@@ -23,6 +23,8 @@ JOBS: Final = (
     "flip_stale_running",
     "reconcile_parked",
     "release_sessions",
+    "drain_harvest",
+    "housekeeping",
     "audit_memory",
 )
 _COUNT_MAX: Final = 2**63 - 1

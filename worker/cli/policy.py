@@ -101,6 +101,7 @@ def _sets(found: Policy) -> Iterator[tuple[str, dict[str, str]]]:
         _worded(file) | ({"allow_short_retention": "true"} if found.allow_short_retention else {}),
     )
     yield "schedule", _worded(found.schedule)
+    yield "guards", _worded(found.guards.changed())
     yield "defaults", _worded(found.defaults)
     for override in found.overrides:
         yield f"override {show.printable(override.glob.text)}", _worded(override.sets)
@@ -114,6 +115,8 @@ def _worded(values: Mapping[str, Any]) -> dict[str, str]:
         if value is None
         else format_duration(value)
         if isinstance(value, timedelta)
+        else str(value).lower()
+        if isinstance(value, bool)
         else str(value)
         for name, value in values.items()
     }

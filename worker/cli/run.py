@@ -56,6 +56,8 @@ def run(sample: bool) -> None:
         process = Process(settings, _policy(settings, sample=sample), all_in_one=True)
         install(process)
         try:
+            # It is not ready before its consumer has begun.
+            process.loops.consumer.lost()
             # WHY first: a port that is taken is found before anything is written.
             with _served(process) as address:
                 _prepare(process, embedded=embedded, sample=sample)
@@ -206,6 +208,7 @@ def _beat(beat: Any, process: Process, died: threading.Event) -> None:
     except Exception as error:  # noqa: BLE001 - a beat that ends without a word is never noticed
         problem = str(error)
     if not process.stopping.is_set():
+        process.loops.beat.end()
         logging.getLogger("sema_maintenance.beat").error("beat_ended", extra={"error": problem})
         died.set()
         signal.raise_signal(signal.SIGTERM)

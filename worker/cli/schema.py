@@ -35,6 +35,7 @@ def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
     """
     from store import preflight
     from store.migrate import migrate as apply
+    from store.migrate import newest_applied, shipped
 
     done: dict[str, Any] = {}
     with ledger(preflight.MIGRATE) as process:
@@ -42,6 +43,8 @@ def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
             done["ledger"] = _create_ledger(process.database)
         applied = apply(process.database)
         done["migrations"] = [f"{each.version:04}_{each.name}" for each in applied]
+        newest = newest_applied(process.database)
+        done["newer"] = newest if newest > shipped()[-1].version else None
         if indexes:
             done |= _create_indexes(process.database)
     if as_json:
@@ -87,7 +90,13 @@ def _show(done: dict[str, Any]) -> None:
         made = ", ".join(done["ledger"])
         click.echo(f"ledger: made {made}" if made else "ledger: there already, left as it is")
     applied = ", ".join(done["migrations"])
-    click.echo(f"migrations: applied {applied}" if applied else "migrations: up to date")
+    if done["newer"] is not None:
+        click.echo(
+            f"migrations: the database is ahead of this release, at {done['newer']:04}; a newer "
+            "release was here, and what it made is left as it is"
+        )
+    else:
+        click.echo(f"migrations: applied {applied}" if applied else "migrations: up to date")
     if "statements" in done:
         click.echo("-- The ledger is a view. Run these on the table behind it, in its own names:")
         for statement in done["statements"]:

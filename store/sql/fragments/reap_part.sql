@@ -1,6 +1,7 @@
--- One row per scope: the last key its arm may take and the key the batch before ended at.
+-- One row per scope: the first time and the last key its arm may take, the key the batch before
+-- ended at, and since when a flipped row is fresh.
 select *
 from unnest(
-    %(scopes)s::text[], %(last_ats)s::bigint[], %(last_handles)s::text[],
-    %(after_ats)s::bigint[], %(after_handles)s::text[]
-) as p (scope, last_at, last_handle, after_at, after_handle)
+    %(scopes)s::text[], %(first_ats)s::bigint[], %(last_ats)s::bigint[], %(last_handles)s::text[],
+    %(after_ats)s::bigint[], %(after_handles)s::text[], %(fresh_sinces)s::bigint[]
+) as p (scope, first_at, last_at, last_handle, after_at, after_handle, fresh_since)

@@ -7,7 +7,7 @@ left join lateral (
     limit 1
 ) n on true
 cross join lateral (
-    select max(e.settled_at) as settled_at
+    select greatest(max(e.settled_at), max(e.accepted_until)) as ended_at
     from maintenance.session_releases e
     where e.scope = c.scope and e.session_id = c.session_id
 ) o

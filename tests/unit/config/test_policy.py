@@ -84,7 +84,8 @@ def test_a_whole_file_is_read() -> None:
 
 
 def test_zero_is_a_limit_and_not_an_absence() -> None:
-    policy = policy_of({"max_age": '"0s"', "keep": "0"})
+    text = "allow_short_retention = true\n[defaults]\nmax_age = '0s'\nkeep = 0"
+    policy = parse_policy(text, "policy.toml")
 
     assert policy.for_scope("a") == ScopePolicy(max_age=timedelta(0), keep=0)
 

@@ -23,12 +23,12 @@ KEEP_RANGE = "is not a whole number from 0 to 9223372036854775807"
     [
         # Keys that nobody knows, at every level.
         ("relase_delay = '5m'", 'relase_delay = "5m" is not a known key', '"release_delay"?'),
-        ("xyz = 1", "xyz = 1 is not a known key", "schedule, defaults, override."),
+        ("xyz = 1", "xyz = 1 is not a known key", "schedule, guards, defaults, override."),
         ("[default]\nkeep = 1", "default = {…} is not a known key", 'did you mean "defaults"?'),
         ("[defaults]\nmax_ages = '5m'", '[defaults] max_ages = "5m" is not a', '"max_age"?'),
         ("[defaults]\nKeep = 5", "[defaults] Keep = 5 is not a known key", '"keep"?'),
         ("[schedule]\nreep = '5m'", '[schedule] reep = "5m" is not a known key', '"reap"?'),
-        ("[schedule]\nqqq = '5m'", '[schedule] qqq = "5m" is not a', "release_sessions."),
+        ("[schedule]\nqqq = '5m'", '[schedule] qqq = "5m" is not a', "housekeeping."),
         (
             "[[override]]\nmatch = 'a'\nkeep = 1\nmaxage = '1d'",
             'override 1 ("a") maxage = "1d" is not a known key',

@@ -35,9 +35,13 @@ def test_without_any_variable_every_setting_has_its_default() -> None:
     assert settings.lock_timeout == timedelta(milliseconds=400)
     assert settings.idle_in_transaction_timeout == timedelta(seconds=60)
     assert settings.connect_timeout == timedelta(seconds=5)
+    assert settings.liveness_limit == timedelta(minutes=2)
     assert settings.job_budget == timedelta(minutes=5)
     assert settings.scopes_per_part == 200
     assert (settings.scopes_per_batch, settings.rows_per_batch) == (20, 5000)
+    assert settings.release_backend == "postgres"
+    assert (settings.release_url, settings.release_token_file) == (None, None)
+    assert (settings.release_timeout, settings.release_concurrency) == (timedelta(seconds=10), 4)
     assert settings.release_batch == 200
     assert (settings.release_lease, settings.release_attempts) == (timedelta(minutes=5), 8)
     assert settings.release_backoff == timedelta(seconds=30)
@@ -62,10 +66,16 @@ def test_every_variable_sets_its_field() -> None:
             "MAINT_LOCK_TIMEOUT": "1ms",
             "MAINT_IDLE_IN_TRANSACTION_TIMEOUT": "1d",
             "MAINT_CONNECT_TIMEOUT": "1s",
+            "MAINT_LIVENESS_LIMIT": "1m",
             "MAINT_JOB_BUDGET": "1h30m",
             "MAINT_SCOPES_PER_PART": "1",
             "MAINT_SCOPES_PER_BATCH": "2",
             "MAINT_ROWS_PER_BATCH": "3",
+            "MAINT_RELEASE_BACKEND": "HTTP",
+            "MAINT_RELEASE_URL": "https://h/{scope}/{session_id}",
+            "MAINT_RELEASE_TOKEN_FILE": "/run/token",
+            "MAINT_RELEASE_TIMEOUT": "100ms",
+            "MAINT_RELEASE_CONCURRENCY": "7",
             "MAINT_RELEASE_BATCH": "4",
             "MAINT_RELEASE_LEASE": "1.5h",
             "MAINT_RELEASE_ATTEMPTS": "5",
@@ -89,10 +99,16 @@ def test_every_variable_sets_its_field() -> None:
         lock_timeout=timedelta(milliseconds=1),
         idle_in_transaction_timeout=timedelta(days=1),
         connect_timeout=timedelta(seconds=1),
+        liveness_limit=timedelta(minutes=1),
         job_budget=timedelta(minutes=90),
         scopes_per_part=1,
         scopes_per_batch=2,
         rows_per_batch=3,
+        release_backend="http",
+        release_url="https://h/{scope}/{session_id}",
+        release_token_file=Path("/run/token"),
+        release_timeout=timedelta(milliseconds=100),
+        release_concurrency=7,
         release_batch=4,
         release_lease=timedelta(minutes=90),
         release_attempts=5,
@@ -127,6 +143,7 @@ def test_every_variable_sets_its_field() -> None:
         ("SCOPES_PER_BATCH", "0", '= "0" is not a whole number from 1 to 10000', "digits."),
         ("RELEASE_BATCH", "0", '= "0" is not a whole number from 1 to 10000', "digits."),
         ("RELEASE_ATTEMPTS", "0", '= "0" is not a whole number from 1 to 1000', "digits."),
+        ("LIVENESS_LIMIT", "59s", '= "59s" is not a duration from 1m to 1h', "limits."),
         ("JOB_BUDGET", "300", '= "300" has no unit', '"1h30m" or "30d".'),
         ("JOB_BUDGET", "-5m", '= "-5m" is negative', '"1h30m" or "30d".'),
         ("JOB_BUDGET", "inf", '= "inf" is not a finite length of time', '"30d".'),
@@ -146,6 +163,23 @@ def test_every_variable_sets_its_field() -> None:
             "= 2h is longer than MAINT_RELEASE_BACKOFF_MAX = 1h",
             "lengthen the second.",
         ),
+        ("RELEASE_BACKEND", "s3", '= "s3" is not one of postgres, http, none', "one of these."),
+        ("RELEASE_BACKEND", "http", "= http says nothing of where to", "or choose another."),
+        (
+            "RELEASE_URL",
+            "https://h/{scope}/{session_id}",
+            "has no use with MAINT_RELEASE_BACKEND = postgres",
+            "set the second to http.",
+        ),
+        (
+            "RELEASE_TOKEN_FILE",
+            "/run/token",
+            "has no use with MAINT_RELEASE_BACKEND = postgres",
+            "set the second to http.",
+        ),
+        ("RELEASE_TIMEOUT", "99ms", '= "99ms" is not a duration from 0.1s to 1h', "limits."),
+        ("RELEASE_CONCURRENCY", "0", '= "0" is not a whole number from 1 to 64', "digits."),
+        ("RELEASE_URL", "ftp://h/{scope}/{session_id}", "does not begin with http://", '_id}".'),
         ("DATABASE_URL", "agents", "is neither a Postgres URL nor libpq keywords", 'agents".'),
         ("BROKER_URL", "valkey://h", 'has the scheme "valkey"', '5672//".'),
     ],
@@ -159,6 +193,22 @@ def test_a_bad_value_is_told_in_one_sentence(name: str, value: str, begin: str, 
     assert "\n" not in problem
     assert len(problem) < 300
     assert "pydantic" not in problem
+
+
+def test_a_lease_has_room_for_the_requests_under_it() -> None:
+    """Twice over: who is slow must not lose its claim while it waits for the answer."""
+    given = {
+        "MAINT_RELEASE_BACKEND": "http",
+        "MAINT_RELEASE_URL": "https://h/{scope}/{session_id}",
+        "MAINT_RELEASE_TIMEOUT": "10s",
+    }
+
+    assert load_settings({**given, "MAINT_RELEASE_LEASE": "20s"}).release_backend == "http"
+    (problem,) = problems_of({**given, "MAINT_RELEASE_LEASE": "19s"})
+    assert problem == (
+        "MAINT_RELEASE_LEASE = 19s is shorter than twice MAINT_RELEASE_TIMEOUT = 10s; lengthen the "
+        "first or shorten the second."
+    )
 
 
 def test_all_bad_variables_are_told_at_once() -> None:
@@ -182,6 +232,8 @@ def test_all_bad_variables_are_told_at_once() -> None:
         ("MAINT_DATABASE_URL", "host=h password=a s3cret"),
         ("MAINT_BROKER_URL", "valkey://:s3cret@h"),
         ("MAINT_BROKER_URL", "redis://:s3cret/@h"),
+        ("MAINT_RELEASE_URL", "https://u:s3cret@h/{scope}/{session_id}"),
+        ("MAINT_RELEASE_URL", "https://h/{scope}/{id}?key=s3cret"),
         # In the wrong variable, or under a name that is none.
         ("MAINT_LEDGER_SCHEMA", "postgresql://u:s3cret@h/db"),
         ("MAINT_HTTP_ADDRESS", "http://u:s3cret@h"),

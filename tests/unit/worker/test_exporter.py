@@ -10,11 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.policy import Policy
 from config.settings import load_settings
 from store.batches import Backlog
-from store.figures import Durations
+from store.durations import BOUNDS, Durations
 from tasks.context import Planned
 from worker.context import Process
-from worker.exporter import METRICS, Exporter, Metric, counters, series_of, values
-from worker.readings import BOUNDS, Known, Past, Present, Readings, backlog
+from worker.exporter import Exporter, counters, series_of, values
+from worker.metrics import METRICS, Metric
+from worker.readings import Known, Past, Present, Readings, backlog
 from worker.schedule import entries
 
 ENTRIES = entries({"reap": timedelta(minutes=3)}).values()
@@ -28,11 +29,15 @@ CONTRACT = {
     "background_agent_skipped_total": ("job", "reason"),
     "background_agent_sessions_released_total": (),
     "background_agent_session_release_failures_total": (),
+    "memory_harvest_rejections_total": ("code",),
     "memory_boundary_warning": ("tag",),
     "maintenance_job_runs_total": ("job", "outcome"),
     "maintenance_job_duration_seconds": ("job",),
     "maintenance_job_last_completed_timestamp_seconds": ("job",),
     "maintenance_job_interval_seconds": ("job",),
+    "maintenance_failing_scopes": ("job",),
+    "maintenance_breaker_open": ("job",),
+    "maintenance_paused": ("job",),
     "background_agents": ("status",),
     "background_agents_overdue": ("job",),
     "background_agent_oldest_overdue_seconds": ("job",),
@@ -117,7 +122,15 @@ def test_nothing_known_shows_no_false_zero() -> None:
 def test_known_series_begin_at_zero() -> None:
     found = shown(Known(up=True, past=NOTHING_YET))
 
-    jobs = {"reap", "flip_stale_running", "reconcile_parked", "release_sessions", "audit_memory"}
+    jobs = {
+        "reap",
+        "flip_stale_running",
+        "reconcile_parked",
+        "release_sessions",
+        "drain_harvest",
+        "housekeeping",
+        "audit_memory",
+    }
     assert found["background_agent_reaped_total"] == {("max_age",): 0, ("keep",): 0}
     assert found["background_agent_stale_flipped_total"] == {(): 0}
     assert found["background_agent_reconciled_total"] == {
@@ -134,7 +147,26 @@ def test_known_series_begin_at_zero() -> None:
     assert found["background_agent_sessions_released_total"] == {(): 0}
     assert found["background_agent_session_release_failures_total"] == {(): 0}
     assert set(found["maintenance_job_runs_total"]) == {
-        (job, outcome) for job in jobs for outcome in ("succeeded", "failed")
+        (job, outcome) for job in jobs for outcome in ("succeeded", "partial", "failed")
+    }
+    assert found["memory_harvest_rejections_total"] == {
+        ("restricted_divergence",): 0,
+        ("other",): 0,
+    }
+    assert set(found["background_agent_skipped_total"]) == {
+        (job, reason)
+        for job, reasons in {
+            "reap": ("fresh_flip", "implausible_time", "breaker", "failing"),
+            "flip_stale_running": (
+                *("sighting", "outage", "silence", "mass"),
+                *("breaker", "failing", "checkpoint_locked", "no_checkpoints"),
+            ),
+            "reconcile_parked": (
+                *("sighting", "checkpoint_locked", "undated_checkpoint"),
+                *("failing", "no_checkpoints"),
+            ),
+        }.items()
+        for reason in reasons
     }
     assert found["memory_boundary_warning"] == {
         ("memory_remote_lane_write_instruction_dropped",): 0,
@@ -171,6 +203,10 @@ def test_known_series_begin_at_zero() -> None:
             ("background_agent_session_release_failures_total", ()),
         ),
         (
+            ("release_sessions", "failed", None),
+            ("background_agent_session_release_failures_total", ()),
+        ),
+        (
             ("reconcile_parked", "lost_race", None),
             ("background_agent_lost_race_total", ("reconcile_parked",)),
         ),
@@ -179,6 +215,12 @@ def test_known_series_begin_at_zero() -> None:
             ("background_agent_skipped_total", ("flip_stale_running", "checkpoint_locked")),
         ),
         (
+            ("drain_harvest", "rejected", "too_large"),
+            ("memory_harvest_rejections_total", ("too_large",)),
+        ),
+        # Counted rows that go: no rejection, and no effect on any agent.
+        (("drain_harvest", "pruned", None), None),
+        (
             ("audit_memory", "run", "failed"),
             ("maintenance_job_runs_total", ("audit_memory", "failed")),
         ),
@@ -186,6 +228,11 @@ def test_known_series_begin_at_zero() -> None:
         (("release_sessions", "absent", None), None),
         (("release_sessions", "named", None), None),
         (("release_sessions", "suspect", None), None),
+        (("release_sessions", "cleared", None), None),
+        (("release_sessions", "kept", None), None),
+        # The last attempt was counted as it failed.
+        (("release_sessions", "dead", None), None),
+        (("rearm_releases", "rearmed", "dead"), None),
         # Written by a release that this one does not know.
         (("reap", "by_moonlight", None), None),
         (("flip_stale_running", "max_age", None), None),
@@ -240,6 +287,8 @@ def test_everything_known_is_shown_in_its_unit() -> None:
             {"running": 3, "parked": 0},
             {"pending": 5, "suspect": 1, "dead": 0},
             timedelta(milliseconds=1500),
+            {"reap": 2},
+            {"flip_stale_running"},
         ),
         clock_skew=timedelta(milliseconds=-40),
         terminal={"completed": 9, "failed": 2, "killed": 0},
@@ -260,6 +309,11 @@ def test_everything_known_is_shown_in_its_unit() -> None:
     }
     assert found["background_agent_session_releases"]["pending",] == 5
     assert found["maintenance_xmin_horizon_age_seconds"] == {(): 1.5}
+    assert found["maintenance_failing_scopes"]["reap",] == 2
+    assert found["maintenance_failing_scopes"]["flip_stale_running",] == 0
+    assert found["maintenance_breaker_open"]["flip_stale_running",] == 1
+    assert found["maintenance_breaker_open"]["reap",] == 0
+    assert set(found["maintenance_paused"].values()) == {0}
     assert found["maintenance_clock_skew_seconds"] == {(): -0.04}
     assert found["background_agents_overdue"] == {("reap",): 4}
     assert found["background_agent_oldest_overdue_seconds"] == {("reap",): 61.5}
@@ -281,6 +335,9 @@ def test_without_the_present_the_past_stays() -> None:
         "background_agents_overdue",
         "background_agent_oldest_overdue_seconds",
         "background_agent_session_releases",
+        "maintenance_failing_scopes",
+        "maintenance_breaker_open",
+        "maintenance_paused",
         "maintenance_clock_skew_seconds",
         "maintenance_xmin_horizon_age_seconds",
     }

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from store.runs import Run
-from worker.logs import configure, log_run
+from worker.logs import Flood, configure, log_run
 
 RUN_ID = UUID("0f8b6a1c-94c5-4a53-9d6e-3f6f2a7c1d20")
 SLOT = 1_796_029_200_000  # 2026-11-30 09:00 UTC
@@ -280,3 +280,56 @@ def test_text_of_any_record_is_its_event_and_values(stderr: Written) -> None:
 
     line = stderr.only_line()
     assert line.partition("  ")[2] == "warning: http_not_served  address=a:1"
+
+
+def test_line_of_a_partial_run_names_its_failing_scopes_up_to_a_number(stderr: Written) -> None:
+    """A thousand tenants that fail at once are no reason for a line of a megabyte."""
+    configure("info", "json")
+    failing = {f"s{n:04}": "x" * 10_000 for n in range(1000)}
+
+    log_run(a_run(state="partial", error="1000 scopes could not be done in full", failing=failing))
+
+    line = stderr.only_object()
+    assert (line["level"], line["outcome"]) == ("warning", "partial")
+    assert list(line["failing"]) == [f"s{n:04}" for n in range(20)]
+    assert set(line["failing"].values()) == {"x" * 500}
+    assert line["failing_more"] == 980
+
+
+def test_few_failing_scopes_are_all_named(stderr: Written) -> None:
+    configure("info", "json")
+
+    log_run(a_run(state="partial", failing={"b": "two", "a": "one"}))
+
+    line = stderr.only_object()
+    assert line["failing"] == {"a": "one", "b": "two"}
+    assert "failing_more" not in line
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_line_holds_what_a_terminal_acts_on(stderr: Written, form: Any) -> None:
+    """Escapes, other line ends, marks that turn the direction of text, half surrogate pairs."""
+    hostile = ODD + "\x7f\x85\x9b2J\u2029\u202e\U000e0001\ud800"
+    configure("info", form)
+
+    logging.getLogger("sema_maintenance.drain_harvest").warning(
+        "memory_harvest_rejected", extra={"example": {"detail": hostile}, "scope": hostile}
+    )
+
+    line = stderr.only_line()
+    assert line.isprintable()
+    assert "東京" in line
+    if form == "json":
+        assert json.loads(line)["scope"] == hostile
+
+
+def test_flood_that_a_publisher_can_provoke_is_cut_and_nothing_else_is() -> None:
+    """Two hundred lines a minute of a kind that costs its sender nothing."""
+    flood = Flood()
+
+    def written(event: str, count: int) -> int:
+        return sum(bool(flood.filter(logging.makeLogRecord({"msg": event}))) for _ in range(count))
+
+    assert written("message_dropped", 150) == 150
+    assert written("message_refused", 150) == 50
+    assert written("run", 1000) == 1000

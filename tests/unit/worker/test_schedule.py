@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.policy import SCHEDULED_JOBS, parse_policy
+from store import preflight
 from worker.schedule import SCHEDULE, Entry, Slots, entries
 
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -197,6 +198,15 @@ def test_tick_expires_before_the_next_one_is_sent(every: timedelta) -> None:
     entry = Entry("reap", every)
 
     assert every * 0.5 < entry.expires < every
+
+
+def test_what_every_scheduled_job_needs_of_the_database_is_known() -> None:
+    """Or /readyz could not tell."""
+    needs = preflight.every(entries({}))
+
+    assert len(set(needs.ledger)) == len(needs.ledger)
+    assert "background_agents SELECT DELETE" in needs.ledger
+    assert needs.writes
 
 
 def test_cadence_names_every_scheduled_job_once() -> None:

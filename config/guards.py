@@ -1,0 +1,104 @@
+"""The guards of the scheduled jobs as the policy file sets them, and the floors under retention.
+
+`[guards]` holds for every scope. Every measure has a default that suits writers which renew their
+rows once a minute; a guard that is set to false does not hold for anybody.
+"""
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Final
+
+from config.durations import format_duration
+from config.toml_table import TomlTable
+
+SHORTEST_MAX_AGE: Final = timedelta(hours=1)
+STALE_HEARTBEATS_MIN: Final = 10
+_LONGEST: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """What `[guards]` says; the names are its keys.
+
+    `breaker_share` (over 0, up to 1) and `breaker_rows` limit what one run deletes or flips of one
+    scope's rows; None is no limit.
+    """
+
+    heartbeat: timedelta = timedelta(seconds=60)
+    missing_checkpoint_sighting: timedelta = timedelta(seconds=60)
+    live_writer_sighting: timedelta = timedelta(minutes=10)
+    breaker_hold: timedelta = timedelta(minutes=15)
+    breaker_share: float | None = None
+    breaker_rows: int | None = None
+    sightings: bool = True
+    outage: bool = True
+    fresh_flips: bool = True
+    plausible_times: bool = True
+
+    def changed(self) -> dict[str, object]:
+        """Each key whose value is not the default, with its value."""
+        pairs = ((name, getattr(self, name)) for name in _KEYS)
+        return {name: value for name, value in pairs if value != getattr(DEFAULT_GUARDS, name)}
+
+    @property
+    def shortest_stale_age(self) -> timedelta:
+        """The floor under `stale_running_max_age`."""
+        return STALE_HEARTBEATS_MIN * self.heartbeat
+
+
+DEFAULT_GUARDS: Final = GuardPolicy()
+_KEYS: Final = tuple(field.name for field in fields(GuardPolicy))
+_MEASURES: Final = (
+    "heartbeat",
+    "missing_checkpoint_sighting",
+    "live_writer_sighting",
+    "breaker_hold",
+)
+_SWITCHES: Final = ("sightings", "outage", "fresh_flips", "plausible_times")
+
+
+def read_guards(table: TomlTable) -> GuardPolicy:
+    """The guards that the table sets; what it leaves out has its default."""
+    table.refuse_unknown_keys(_KEYS)
+    given: dict[str, timedelta | float | int | bool] = {}
+    for key in _MEASURES:
+        measure = table.duration(key)
+        if measure is None:
+            continue
+        shortest = timedelta(milliseconds=1) if key == "heartbeat" else timedelta(0)
+        if not shortest <= measure <= _LONGEST:
+            table.refuse_value(
+                key,
+                f"is not a time from {format_duration(shortest)} to {format_duration(_LONGEST)}; "
+                'write one, such as "60s"',
+            )
+        given[key] = measure
+    for key in _SWITCHES:
+        switch = table.boolean(key)
+        if switch is not None:
+            given[key] = switch
+    share = table.share_or_off("breaker_share")
+    if share is not None:
+        given["breaker_share"] = share
+    rows = table.count_or_off("breaker_rows")
+    if rows is not None:
+        given["breaker_rows"] = rows
+    return GuardPolicy(**given)  # type: ignore[arg-type]
+
+
+def too_short(
+    arm: str, value: timedelta | int | None, guards: GuardPolicy = DEFAULT_GUARDS
+) -> str | None:
+    """Why the value of an arm is almost always a slip, as a sentence without its subject."""
+    match arm, value:
+        case "max_age", timedelta() if value < SHORTEST_MAX_AGE:
+            return f"is under {format_duration(SHORTEST_MAX_AGE)}"
+        case "stale_running_max_age", timedelta() if value < guards.shortest_stale_age:
+            return (
+                f"is under {STALE_HEARTBEATS_MIN} heartbeats "
+                f"({format_duration(guards.shortest_stale_age)})"
+            )
+        case "keep", 0:
+            return "keeps no finished row at all"
+        case _:
+            return None

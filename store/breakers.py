@@ -1,0 +1,81 @@
+"""Breakers: how much one run may change in a scope, and what happens where more would be due.
+
+A run changes as many rows of a scope as it may. Where more are due then, the scope's breaker opens:
+the job leaves the scope alone, in this run and in all that follow, until a person lets it finish
+the scope with the breakers lifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+from store.batches import NO_CHANGE, NO_RUN, Stamp
+from store.database import Database, Transaction
+from store.guards import Guards
+from store.records import BIGINT_MAX
+
+
+class Allowance:
+    """How many rows one run may still change in each scope, read when a scope first has a turn."""
+
+    def __init__(self, job: str, guards: Guards, run_id: UUID) -> None:
+        self._job = job
+        share = guards.breaker_share if guards.breakers else None
+        self._share = None if share is None else Fraction(str(share))
+        self._most = guards.breaker_rows if guards.breakers else None
+        self._run_id = run_id
+        self._limits: dict[str, int] = {}
+
+    def left(
+        self, tx: Transaction, scopes: Sequence[str], changed: Mapping[str, int]
+    ) -> dict[str, int]:
+        """How many more each scope may have changed, after so many by this part of the run.
+
+        A scope that is left out has no limit. What other parts of the run changed counts, too.
+        """
+        if self._share is None and self._most is None:
+            return {}
+        if news := [scope for scope in scopes if scope not in self._limits]:
+            self._limits |= self._read(tx, news)
+        return {s: max(0, self._limits[s] - changed.get(s, 0)) for s in scopes}
+
+    def _read(self, tx: Transaction, scopes: list[str]) -> dict[str, int]:
+        params = {"run_id": self._run_id, "scopes": scopes, "no_change": [*NO_CHANGE]}
+        rows = [] if self._run_id == NO_RUN else tx.rows("run_changes", params)
+        changed = {row["scope"]: row["rows"] for row in rows}
+        limits = dict.fromkeys(scopes, BIGINT_MAX if self._most is None else self._most)
+        if self._share is not None:
+            for row in tx.rows("scope_sizes", {"scopes": scopes}):
+                scope = row["scope"]
+                # WHY with what is gone: the share is of the rows that the run began with.
+                gone = changed.get(scope, 0) if self._job == "reap" else 0
+                limits[scope] = min(limits[scope], int((row["rows"] + gone) * self._share))
+        return {scope: limit - changed.get(scope, 0) for scope, limit in limits.items()}
+
+
+def tripped(tx: Transaction, job: str, scopes: Sequence[str]) -> dict[str, str]:
+    """Those of the scopes that the job leaves alone, and why, as a sentence."""
+    rows = tx.rows("tripped_scopes", {"job": job, "scopes": [*scopes]})
+    return {row["scope"]: row["detail"] for row in rows}
+
+
+def trip(tx: Transaction, job: str, stamped: Mapping[str, Any], due: Mapping[str, int]) -> None:
+    """Open the breakers of scopes in which so many rows more are due than the run may change."""
+    if due:
+        details = [
+            f"a run may change no more rows here, and {n} more were due" for n in due.values()
+        ]
+        tx.do("trip_breakers", {**stamped, "job": job, "scopes": [*due], "details": details})
+
+
+def clear(database: Database, job: str, scopes: Sequence[str], stamp: Stamp) -> list[str]:
+    """Close the breakers of these scopes; gives those that were open.
+
+    For a run that a person asked for with the breakers lifted, once it has finished the scopes.
+    """
+    with database.transaction() as tx:
+        params = {**stamp.next_batch(), "job": job, "scopes": [*scopes]}
+        return [row["scope"] for row in tx.rows("clear_breakers", params)]

@@ -1,0 +1,6 @@
+-- The jobs that a breaker holds, everywhere or in some scope. One whose hold is over stays until its
+-- cause is gone, and holds nothing.
+select distinct b.job
+from maintenance.breakers b
+where b.holds_until is null
+    or b.holds_until > (extract(epoch from clock_timestamp()) * 1000)::bigint

@@ -1,0 +1,15 @@
+-- Sightings that nobody confirmed since %(before)s go: their row is gone, or no longer judged.
+-- Race:   one that is confirmed meanwhile is judged again under its lock, and stays.
+-- Locks:  up to %(batch_max)s rows, SKIP LOCKED.
+-- Index:  sightings_last_seen (last_seen).
+with old as (
+    select s.scope, s.handle, s.verdict
+    from maintenance.sightings s
+    where s.last_seen < %(before)s
+    order by s.last_seen
+    limit %(batch_max)s
+    for update skip locked
+)
+delete from maintenance.sightings s
+using old
+where s.scope = old.scope and s.handle = old.handle and s.verdict = old.verdict

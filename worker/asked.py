@@ -1,0 +1,65 @@
+"""Whether an operator's request can be done here, and by which policy. Only its row counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from config.durations import format_duration
+from config.errors import ConfigError
+from config.policy import Policy
+from config.requested import NEEDED_ARMS, names_nothing, requested_policy
+from store.guards import LIFTABLE
+from store.requests import Request
+from worker.jobs import JOBS
+
+_REQUESTED_BY_MAX = 500
+
+
+def policy_for(job: str, arms: Any, lifted: Sequence[str], file: Policy) -> Policy:
+    """The request's own policy, or this worker's policy file where it has none.
+
+    Raises PolicyError for arms that cannot be read.
+    """
+    if arms is None:
+        return file
+    return requested_policy(arms, job, file, floors=not {"floors", "all"} & set(lifted))
+
+
+def problem_of(request: Request, now: int, file: Policy, expires: timedelta) -> str | None:
+    """Why the request is refused, in one sentence; None: it can be done.
+
+    `now` is the database's time; what is older than `expires` may not be meant any more.
+    """
+    waited = timedelta(milliseconds=now - request.requested_at)
+    if request.job not in JOBS:
+        return "there is no such job in this release"
+    if waited > expires:
+        return f"nobody took it within {format_duration(expires)}; ask again if it is still meant"
+    if problem := _malformed(request):
+        return problem
+    scopes = None if request.scopes is None else [scope or "" for scope in request.scopes]
+    lifted = [guard or "" for guard in request.overrides]
+    try:
+        policy = policy_for(request.job, request.policy, lifted, file)
+    except ConfigError as error:
+        return " ".join(error.problems)
+    if names_nothing(policy, request.job, scopes):
+        where = "any scope" if scopes is None else "the scopes that are named"
+        arms = " and no ".join(NEEDED_ARMS[request.job])
+        return f"the policy ({policy.source}) sets no {arms} for {where}"
+    return None
+
+
+def _malformed(request: Request) -> str | None:
+    if request.scopes is not None:
+        if not request.scopes or not all(request.scopes):
+            return "it names no scope, or an empty one; name scopes, or none at all for every one"
+        if request.job == "audit_memory":
+            return "audit_memory knows no scopes"
+    if unknown := [guard for guard in request.overrides if guard not in (*LIFTABLE, "all")]:
+        return f"there is no guard {str(unknown[0])[:80]!r} that could be lifted"
+    if not request.requested_by.strip() or len(request.requested_by) > _REQUESTED_BY_MAX:
+        return "it does not say in so many words who asks"
+    return None

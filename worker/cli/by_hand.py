@@ -1,0 +1,142 @@
+"""Carries out a job here and now, or shows what it would do, and says how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from worker.cli import show
+from worker.cli.asked import Asked
+from worker.cli.failures import DONE, FAILED, complain, say
+from worker.cli.target import finishing_the_batch, ledger, requested_by
+
+if TYPE_CHECKING:
+    from config.policy import Policy
+    from config.settings import Settings
+    from store.runs import Run
+    from worker.context import Process
+
+_REMEDY: Final = {
+    "reap": "give --max-age or --keep, or name a policy file that does",
+    "flip_stale_running": "give --stale-after, or name a policy file that does",
+}
+# Of what these work on no agent need be left.
+_WITHOUT_AGENTS: Final = ("release_sessions", "drain_harvest")
+_ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
+    "reap": ("max_age", "keep"),
+    "flip_stale_running": ("flipped",),
+    "release_sessions": ("released",),
+}
+
+
+def perform(job: str, asked: Asked, policy_for: Callable[[Settings], Policy]) -> int:
+    """Do a job here and now; gives the exit code."""
+    from config.requested import names_nothing
+    from store import preflight
+
+    needs = preflight.JOBS[job]
+    with ledger(preflight.dry(needs) if asked.dry_run else needs, policy_for) as process:
+        if asked.scopes is not None and job not in _WITHOUT_AGENTS:
+            _doubt_scopes(process, asked.scopes)
+        if names_nothing(process.policy, job, asked.scopes):
+            _show_nothing(process.policy, job, asked)
+            return DONE
+        if asked.dry_run:
+            return _dry_run(process, job, asked)
+        if not asked.is_meant(f"Run {job} over every scope of this database?"):
+            return FAILED
+        return _run(process, job, asked)
+
+
+def _doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
+    from store.overview import scopes_without_rows
+
+    for scope in scopes_without_rows(process.database, scopes):
+        say(f"note: scope {show.printable(scope)!r} holds no agents")
+
+
+def _show_nothing(policy: Policy, job: str, asked: Asked) -> None:
+    from config.requested import NEEDED_ARMS
+
+    where = "any scope" if asked.scopes is None else "what was named"
+    reason = (
+        f"the policy ({policy.source}) sets no {' and no '.join(NEEDED_ARMS[job])} for {where}, so "
+        f"nothing was done; {_REMEDY[job]}"
+    )
+    if asked.as_json:
+        state = {"job": job, "dry_run": asked.dry_run, "state": "nothing_asked", "reason": reason}
+        show.document(state | ({"planned": [], "rows": 0} if asked.dry_run else {"report": {}}))
+    else:
+        click.echo(f"{job}: {reason}")
+
+
+def _dry_run(process: Process, job: str, asked: Asked) -> int:
+    from worker.frame import dry_run
+
+    planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
+    rows = sum(each.rows for each in planned if each.arm != "skipped")
+    if asked.as_json:
+        plans = [asdict(each) for each in planned]
+        show.document({"job": job, "dry_run": True, "rows": rows, "planned": plans})
+        return DONE
+    if not planned:
+        click.echo(f"{job}: nothing would be done")
+        return DONE
+    show.table(
+        ("SCOPE", "WHAT", "CAUSE", "ROWS", "OLDEST DUE FOR"),
+        [
+            (each.scope, each.arm, each.cause, each.rows, show.span(each.oldest_ms))
+            for each in planned
+        ],
+    )
+    click.echo(f"{job}: {rows} rows in all; a dry run, so nothing was done")
+    return DONE
+
+
+def _run(process: Process, job: str, asked: Asked) -> int:
+    from store.errors import StoreError
+    from store.overview import progress
+    from worker.frame import by_hand
+
+    asker = requested_by()
+
+    def so_far() -> str | None:
+        try:
+            made = progress(process.database, job, asker)
+        except StoreError:
+            return None
+        if made is None:
+            return "looking for what is due"
+        return f"{job}: {made.rows} rows, through with {made.scopes_over} scopes"
+
+    with finishing_the_batch(process), show.progress(so_far):
+        run = by_hand(
+            process,
+            job,
+            asked.scopes,
+            policy=process.policy,
+            requested_by=asker,
+            overrides=asked.overrides,
+        )
+    return _show_run(run, as_json=asked.as_json)
+
+
+def _show_run(run: Run, *, as_json: bool) -> int:
+    report = dict.fromkeys(_ALWAYS_SHOWN.get(run.job, ()), 0) | run.report
+    if as_json:
+        show.document(asdict(replace(run, report=report)))
+    else:
+        took = show.span((run.finished_at or run.started_at) - run.started_at)
+        click.echo(f"{run.job} {run.state} in {took}: {show.counts(report)}")
+    if run.error is not None:
+        complain(f"{run.job} failed: {run.error}")
+    failed = report.get("failed", 0) if run.job == "release_sessions" else 0
+    if failed:
+        complain(f"{failed} releases failed and are tried again; `releases list` says why")
+    # By hand nothing but a signal ends a run with work left.
+    if run.more:
+        complain(f"{run.job} was stopped early; what is left waits for the next run")
+    return FAILED if run.state != "succeeded" or run.more or failed else DONE
