@@ -32,8 +32,9 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 run: $(VENV)/.runtime ## Everything in one process on a sample ledger; Ctrl-C stops it.
 	$(BIN)/sema-maintenance run --sample
 
+# WHY more processes than cores: many tests wait for something. Each has servers of its own.
 test: $(VENV)/.dev ## Every test, on servers it starts itself.
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Lint, format, types, import contracts.
 	$(BIN)/ruff check .

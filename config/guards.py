@@ -12,6 +12,7 @@ from config.durations import format_duration
 from config.toml_table import TomlTable
 
 SHORTEST_MAX_AGE: Final = timedelta(hours=1)
+SHORTEST_STALE_AGE: Final = timedelta(minutes=10)
 STALE_HEARTBEATS_MIN: Final = 10
 _LONGEST: Final = timedelta(days=1)
 
@@ -42,8 +43,8 @@ class GuardPolicy:
 
     @property
     def shortest_stale_age(self) -> timedelta:
-        """The floor under `stale_running_max_age`."""
-        return STALE_HEARTBEATS_MIN * self.heartbeat
+        """The floor under `stale_running_max_age`. A short heartbeat does not lower it."""
+        return max(SHORTEST_STALE_AGE, STALE_HEARTBEATS_MIN * self.heartbeat)
 
 
 DEFAULT_GUARDS: Final = GuardPolicy()
@@ -95,8 +96,8 @@ def too_short(
             return f"is under {format_duration(SHORTEST_MAX_AGE)}"
         case "stale_running_max_age", timedelta() if value < guards.shortest_stale_age:
             return (
-                f"is under {STALE_HEARTBEATS_MIN} heartbeats "
-                f"({format_duration(guards.shortest_stale_age)})"
+                f"is under {format_duration(guards.shortest_stale_age)}, or "
+                f"{STALE_HEARTBEATS_MIN} heartbeats"
             )
         case "keep", 0:
             return "keeps no finished row at all"

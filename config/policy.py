@@ -37,6 +37,11 @@ _FILE_KEYS: Final = (
     "defaults",
     "override",
 )
+# How often the flip watches where the file does not say.
+DEFAULT_FLIP_PERIOD: Final = timedelta(minutes=1)
+# How much of half the shortest stale age its period may be. WHY not all: a tick a little late would
+# count as a gap, and hold every flip.
+_WATCH_SHARE: Final = 0.9
 _SHORTEST_PERIOD: Final = timedelta(seconds=1)
 _LONGEST_PERIOD: Final = timedelta(hours=24)
 
@@ -102,6 +107,24 @@ class Policy:
     def empty(cls) -> Self:
         """The policy without a file: no arm is applied, so nothing is deleted or flipped."""
         return cls()
+
+    def replaced(self, everywhere: ScopePolicy, source: str) -> Self:
+        """One rule for every scope in place of the arms; what else the file says stays.
+
+        Unless the rule has a stale age, each scope's own stays as well: a reap never flips by it,
+        but guards by it how long a flipped row is left for its writer to correct. `source` names
+        where the rule comes from.
+        """
+        arms = type(self).of(everywhere, source).defaults
+        if "stale_running_max_age" in arms:
+            return replace(self, defaults=arms, overrides=(), source=source)
+        kept = (replace(it, sets=_stale_age(it.sets)) for it in self.overrides)
+        return replace(
+            self,
+            defaults=_stale_age(self.defaults) | arms,
+            overrides=tuple(it for it in kept if it.sets),
+            source=source,
+        )
 
     @classmethod
     def of(cls, everywhere: ScopePolicy, source: str) -> Self:
@@ -245,14 +268,20 @@ def _refuse_slips(file: TomlTable, policy: Policy) -> None:
 
 def _refuse_rare_watch(file: TomlTable, policy: Policy) -> None:
     """Refuse a schedule under which the outage guard would hold every flip there is."""
-    period = policy.schedule.get("flip_stale_running")
+    named = policy.schedule.get("flip_stale_running")
+    period = DEFAULT_FLIP_PERIOD if named is None else named
     shortest = policy.shortest_stale_age
-    if period is None or shortest is None or not policy.guards.outage or period * 2 <= shortest:
+    if shortest is None or not policy.guards.outage or period <= shortest / 2 * _WATCH_SHARE:
         return
+    longest = shortest / 2 * _WATCH_SHARE
+    more_often = (
+        f"run it at least every {_worded(longest)}, or " if longest >= _SHORTEST_PERIOD else ""
+    )
+    said = _worded(period) if named is not None else f"{_worded(period)}, the default,"
     file.named("[schedule]").refuse(
-        f"flip_stale_running = {_worded(period)} is longer than half of the shortest "
-        f"stale_running_max_age ({_worded(shortest)}), so that the outage guard would hold every "
-        "flip; run it more often, or set outage = false under [guards]"
+        f"flip_stale_running = {said} is too close to half of the shortest stale_running_max_age "
+        f"({_worded(shortest)}): a tick that is a little late would make the outage guard hold "
+        f"every flip; {more_often}set outage = false under [guards]"
     )
 
 
@@ -299,6 +328,13 @@ def _schedule(table: TomlTable) -> dict[str, timedelta]:
             table.refuse_value(job, 'is not a period from "1s" to "24h"; write one, such as "10m"')
         periods[job] = period
     return periods
+
+
+def _stale_age(sets: Arms) -> Arms:
+    """Of what a layer sets, the stale age alone."""
+    if "stale_running_max_age" not in sets:
+        return Arms()
+    return Arms(stale_running_max_age=sets["stale_running_max_age"])
 
 
 def _rule(arm: str, layers: list[tuple[str, Arms]]) -> Rule:

@@ -5,7 +5,6 @@ by whoever carries it out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -76,5 +75,4 @@ def requested_policy(arms: object, job: str, file: Policy, *, floors: bool) -> P
         table.refuse("sets none of " + ", ".join(known))
     if table.problems:
         raise PolicyError(*table.problems)
-    policy = Policy.of(ScopePolicy(**given), source="the request")
-    return replace(policy, release_delay=file.release_delay, guards=file.guards)
+    return file.replaced(ScopePolicy(**given), source="the request")

@@ -8,7 +8,7 @@ again, and a horizon pinned by an old transaction does not make batches slower a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -94,17 +94,25 @@ class Window(Generic[_Place]):
 
     A batch that failed comes again in halves: half its scopes, then half of one scope's rows. What
     succeeds makes the next batches grow again, up to the configured size. A scope that failed by
-    itself has its turn when the others are done, so that it does not hold them up.
+    itself has its turn when the others are done, so that it does not hold them up; so has each of
+    the `suspects`.
     """
 
-    def __init__(self, places: Iterable[_Place], size: BatchSize) -> None:
-        self._waiting = deque(places)
+    def __init__(
+        self, places: Iterable[_Place], size: BatchSize, suspects: Collection[str] = ()
+    ) -> None:
+        self._waiting: deque[_Place] = deque()
         self._size = size
         # What a batch may take at present.
         self._scopes, self._rows = size.scopes, size.rows
         # Parts of failed batches, and scopes that failed alone, each with its rows per scope.
         self._suspects: list[tuple[list[_Place], int]] = []
         self._troubled: deque[tuple[_Place, int]] = deque()
+        for place in places:
+            if place.scope in suspects:
+                self._troubled.append((place, 1))
+            else:
+                self._waiting.append(place)
         self._open: list[_Place] = []
         self._limit: int | None = None
         self._alone = False
@@ -152,8 +160,13 @@ class Window(Generic[_Place]):
         self._open = [p for p in self._open if p.scope in ours]
         self.idle = not ours
         if self.idle:
-            tx.rows("pause")
+            tx.rows("wait_a_moment")
         return self._open
+
+    @property
+    def scopes(self) -> list[str]:
+        """The scopes of the batch."""
+        return [place.scope for place in self._open]
 
     @property
     def rows_per_scope(self) -> int:
@@ -196,7 +209,8 @@ class Window(Generic[_Place]):
             return place
         if not self._alone:
             self._scopes, self._rows = 1, limit // 2
-        self._troubled.append((place, limit // 2))
+        # WHY by so much: each failure may last as long as a statement may.
+        self._troubled.append((place, max(1, limit // 8)))
         return None
 
     def defer(self, place: _Place, rows_per_scope: int) -> None:

@@ -1,13 +1,14 @@
-"""Breakers: how much one run may change in a scope, and what happens where more would be due.
+"""Breakers: what holds a job, in one scope or everywhere, and is shown as holding it.
 
 A run changes as many rows of a scope as it may. Where more are due then, the scope's breaker opens:
 the job leaves the scope alone, in this run and in all that follow, until a person lets it finish
-the scope with the breakers lifted.
+the scope with the breakers lifted. What holds a whole job has a reason of its own, and ends by
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 from uuid import UUID
@@ -52,7 +53,9 @@ class Allowance:
                 scope = row["scope"]
                 # WHY with what is gone: the share is of the rows that the run began with.
                 gone = changed.get(scope, 0) if self._job == "reap" else 0
-                limits[scope] = min(limits[scope], int((row["rows"] + gone) * self._share))
+                # WHY one at least: a person is to look at what is much, not at every small scope.
+                share = max(1, int((row["rows"] + gone) * self._share))
+                limits[scope] = min(limits[scope], share)
         return {scope: limit - changed.get(scope, 0) for scope, limit in limits.items()}
 
 
@@ -72,10 +75,37 @@ def trip(tx: Transaction, job: str, stamped: Mapping[str, Any], due: Mapping[str
 
 
 def clear(database: Database, job: str, scopes: Sequence[str], stamp: Stamp) -> list[str]:
-    """Close the breakers of these scopes; gives those that were open.
+    """Close the breakers of those of the scopes that the run has finished; gives them.
 
-    For a run that a person asked for with the breakers lifted, once it has finished the scopes.
+    For a run that a person asked for with the breakers lifted. A scope in which it passed over a
+    row that is due, for whatever cause, is not finished.
     """
     with database.transaction() as tx:
         params = {**stamp.next_batch(), "job": job, "scopes": [*scopes]}
         return [row["scope"] for row in tx.rows("clear_breakers", params)]
+
+
+def holds(tx: Transaction, job: str) -> dict[str, int]:
+    """The reasons for which the whole job is held for a while, each with the end of that.
+
+    One that is over stays until its cause is gone.
+    """
+    return {row["reason"]: row["holds_until"] for row in tx.rows("holding", {"job": job})}
+
+
+def hold(
+    tx: Transaction, job: str, reasons: Mapping[str, str], since: int, until: int | None
+) -> None:
+    """Hold the whole job for these reasons, each with a sentence; until None: until let go.
+
+    What is held already stays as it is.
+    """
+    if reasons:
+        params = {"job": job, "reasons": [*reasons], "details": [*reasons.values()]}
+        tx.do("holding_begun", {**params, "now": since, "holds_until": until})
+
+
+def let_go(tx: Transaction, job: str, reasons: Collection[str]) -> None:
+    """The causes of these holds are gone. Safe where there is none."""
+    if reasons:
+        tx.do("holding_over", {"job": job, "reasons": [*reasons]})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from store.errors import StoreError, StoreUnavailable, StoreUnusable, TimedOut
+from store.errors import StatementFailed, StoreError, StoreUnavailable, StoreUnusable, TimedOut
 from store.records import COLUMNS
 from store.statements import Statements
 
@@ -213,7 +213,12 @@ class Database:
         deadlock, so that one that waits while it holds locks never makes a writer the victim.
         Raises the errors of store.errors, never the driver's.
         """
-        with translated(), self._connections().connection() as connection:
+        given: list[_Connection] = []
+        with (
+            translated(lambda: any(not each.closed for each in given)),
+            self._connections().connection() as connection,
+        ):
+            given.append(connection)
             connection.read_only = read_only
             connection.isolation_level = (
                 psycopg.IsolationLevel.REPEATABLE_READ
@@ -298,6 +303,7 @@ class Database:
             )
 
 
+_REPORTED: Final = "Postgres reported: {line}"
 # What the driver reports, most specific first: the error it becomes, and the sentence for a person.
 _TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]] = (
     (
@@ -336,20 +342,45 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], 
     ((pg.IntegrityError,), StoreError, "Postgres refused a row: {line}"),
     ((PoolTimeout,), StoreUnavailable, "no database connection within the time allowed"),
     ((psycopg.OperationalError,), StoreUnavailable, "the database does not answer: {line}"),
-    ((psycopg.Error,), StoreError, "Postgres reported: {line}"),
+    ((psycopg.Error,), StoreError, _REPORTED),
 )
 
 
+# The server has no room left for anybody: no space on its disk, or no connections.
+_FOR_EVERYBODY: Final = frozenset({"53100", "53300"})
+
+
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into the store's, with one line that says what to do."""
+def translated(alive: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Turn the driver's errors into the store's, with one line that says what to do.
+
+    `alive`: whether the connection outlived the error. WHY asked: any code may come from one row,
+    by its size or by a trigger, and what ends a connection does not always say so by its code.
+    """
     try:
         yield
     except (psycopg.Error, PoolTimeout, UnicodeEncodeError) as error:
         for types, becomes, sentence in _TRANSLATIONS:
             if isinstance(error, types):
+                if becomes is StoreUnavailable and _of_a_statement(error) and alive():
+                    raise StatementFailed(reported(error)) from error
                 raise becomes(sentence.replace("{line}", _line(error))) from error
         raise
+
+
+def reported(error: BaseException | None) -> str:
+    """What Postgres said, as it is, without what it mostly means."""
+    return _REPORTED.replace("{line}", _line(error)) if isinstance(error, Exception) else ""
+
+
+def _of_a_statement(error: Exception) -> bool:
+    """Whether the server said this of what it was asked, and not of itself."""
+    return (
+        isinstance(error, psycopg.Error)
+        and error.sqlstate is not None
+        and error.sqlstate not in _FOR_EVERYBODY
+        and error.diag.severity_nonlocalized not in {"FATAL", "PANIC"}
+    )
 
 
 def _line(error: Exception) -> str:

@@ -6,6 +6,7 @@ StoreError
 ├── InvalidPolicy      the policy cannot be applied: mend the named field
 ├── ReleaseStopped     another system does not release transcripts just now: see what it says
 ├── StoreUnavailable   come back later; nothing was half done
+│   ├── StatementFailed  the server answers, but not to this: ask for less, or come back later
 │   └── TimedOut       somebody holds a row for long: pass over it, or come back later
 └── StoreUnusable      a person must act: missing table, column or privilege, wrong version
     └── CheckpointsGone    every approval is missing at once: restore them, or say that it is right
@@ -55,6 +56,10 @@ class ReleaseStopped(StoreError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached or did not answer in time. Nothing was half done."""
+
+
+class StatementFailed(StoreUnavailable):
+    """The server could not do what one statement asks, by a limit of its own, and is there."""
 
 
 class TimedOut(StoreUnavailable):

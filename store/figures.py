@@ -67,8 +67,7 @@ def failing_scopes(database: Database) -> dict[str, int]:
 
 def open_breakers(database: Database) -> set[str]:
     """The jobs that a breaker holds, everywhere or in some scope."""
-    with database.transaction(read_only=True) as tx:
-        return {row["job"] for row in tx.rows("open_breakers", {"now": clock(tx)})}
+    return {row["job"] for row in _rows(database, "open_breakers")}
 
 
 def live_agents(database: Database) -> dict[str, int]:

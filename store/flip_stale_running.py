@@ -21,7 +21,7 @@ from store.isolation import Progress, Turn, work_through
 from store.judged import Judgement, Left, passed_over, without_lost_checkpoints
 from store.records import BIGINT_MIN, STALE_RUNNING_REAP_ATTRIBUTION
 from store.retention import Milliseconds, before
-from store.sightings import seen_long_enough
+from store.sightings import seen_long_enough, sight
 
 JOB: Final = "flip_stale_running"
 NOTHING_HELD: Final[Mapping[str, str]] = {}
@@ -70,7 +70,7 @@ def flip_stale_running(
     is counted, and its sighting noted. Safe to repeat: a flipped row is no longer running.
     """
     places = _places(ages, stamp.now)
-    progress = Progress()
+    progress = Progress.begin(database, JOB, [place.scope for place in places])
     allowance = Allowance(JOB, guards, stamp.run_id)
     works: list[_Range | _Judged]
     if _guarded(guards):
@@ -102,6 +102,7 @@ class _Range:
 
     claimed_too: bool = False
     job: str = JOB
+    kind: str = "unclaimed"
     waits: bool = True
 
     def act(
@@ -142,6 +143,9 @@ class _Range:
         kinds = {"claimed_too": self.claimed_too, "unclaimed": True, "claimed": False}
         return _next_row(tx, place, {**stamped, **kinds})
 
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        self.act(tx, [], stamped, 1, past_locks=False)
+
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
@@ -153,6 +157,7 @@ class _Judged:
     allowance: Allowance
     unclaimed: bool = True
     job: str = JOB
+    kind: str = "judged"
     waits: bool = False
 
     @property
@@ -174,8 +179,7 @@ class _Judged:
             return Turn()
         rows, left = self._allowed(tx, candidates, stamped)
         judgement = Judgement(tx, rows, left)
-        attribution = {"attribution": STALE_RUNNING_REAP_ATTRIBUTION, "claimed_too": False}
-        done = judgement.write("flip_judged", {**stamped, **attribution})
+        done = self._write(judgement, stamped)
         by_kind = judgement.journal_undone(JOB, stamped, done)
         changed = {row["scope"]: row["done"] for row in done}
         by_kind["flipped", None] = sum(changed.values())
@@ -223,6 +227,18 @@ class _Judged:
     ) -> tuple[str, _Place] | None:
         """The next row that looks silent."""
         return _next_row(tx, place, {**stamped, **self._kinds})
+
+    def _write(self, judgement: Judgement, stamped: dict[str, Any]) -> list[DictRow]:
+        attribution = {"attribution": STALE_RUNNING_REAP_ATTRIBUTION, "claimed_too": False}
+        return judgement.write("flip_judged", {**stamped, **attribution})
+
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        """Find nothing, lock nothing, and write it."""
+        params = {**stamped, **_params([]), **self._kinds, "rows_per_scope": 1}
+        tx.rows("flip_candidates", params)
+        if self.guards.sightings:
+            sight(tx, [], stamped)
+        self._write(Judgement.of_nothing(tx), stamped)
 
 
 def preview_flip(

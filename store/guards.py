@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-# The names by which `--override` lifts a guard.
+# The names by which `--override` lifts a guard; `all` lifts every one of them.
 LIFTABLE: Final = (
     "sightings",
     "outage",
@@ -16,9 +16,18 @@ LIFTABLE: Final = (
     "floors",
     "breakers",
 )
+# Those that bear on a job; on one that is left out none does.
+GUARDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "reap": ("fresh-flips", "plausible-times", "floors", "breakers"),
+    "flip_stale_running": ("sightings", "outage", "plausible-times", "floors", "breakers"),
+    "reconcile_parked": ("sightings", "plausible-times", "floors"),
+}
 
 # WHY this year: no agent ran before it, and seconds written for milliseconds lie in 1970.
 EARLIEST_PLAUSIBLE_MS: Final = int(datetime(2015, 1, 1, tzinfo=UTC).timestamp()) * 1000
+# How far ahead of the database's clock a sign of life is believed. A writer that is further ahead
+# is seen to live by what moves: its time alone would let it live for as long as it is ahead.
+AHEAD_BELIEVED_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,16 @@ class Guards:
             plausible_times=self.plausible_times and "plausible-times" not in names,
             breakers=self.breakers and "breakers" not in names,
         )
+
+
+def not_lifted(job: str, lifted: Collection[str]) -> str | None:
+    """Why one of these guards cannot be lifted for the job, as a sentence; None: all can be."""
+    own = GUARDS_OF.get(job, ())
+    for name in lifted:
+        if name not in (*own, "all"):
+            known = f"it has {', '.join(own)}" if own else "it has none"
+            return f"{job} has no guard {name!r}; {known}"
+    return None
 
 
 # What the store's own functions use: they do exactly what the contract says, and nothing more.

@@ -7,20 +7,27 @@ commits late, with a smaller id than others, is found all the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from store.batches import Backlog, Done, Stamp
+from psycopg.rows import DictRow
+
+from store.batches import Backlog, Done, Stamp, journal_left
 from store.database import Database, Transaction
-from store.records import BIGINT_MIN
+from store.errors import StoreError, TimedOut
+from store.isolation import of_some_rows, said
+from store.records import BIGINT_MAX, BIGINT_MIN
 
 # A session without the right to persist found files that no transaction backs. Never 'other'.
 RESTRICTED_DIVERGENCE: Final = "restricted_divergence"
 OTHER: Final = "other"
 # WHY a limit: the server's codes are an open set, and each becomes a series of its own.
 CODES_MAX: Final = 64
+JOB: Final = "drain_harvest"
+# What stands for the scope of a row that names none, where it is said what fails.
+NO_SCOPE: Final = "(no scope)"
 REJECTED: Final = "rejected"
 PRUNED: Final = "pruned"
 _MS: Final = timedelta(milliseconds=1)
@@ -45,30 +52,79 @@ class Rejections:
 def drain_harvest(
     database: Database, scopes: Sequence[str] | None, stamp: Stamp, batch_max: int
 ) -> Iterator[tuple[Done, list[Rejections]]]:
-    """Count what is not counted yet, of some scopes or of all; yields after each committed batch.
+    """Count what is not counted yet, of some scopes or of all; yields after each batch.
 
-    Safe to repeat, and for any number of drains at once: a row is counted by one of them.
+    A batch that fails comes again in halves; a row that fails by itself is passed over, and what is
+    yielded says so. Safe to repeat, and for any number of drains at once: a row is counted by one
+    of them.
     """
-    after_id = BIGINT_MIN
+    after_id, size = BIGINT_MIN, batch_max
     while True:
-        with database.transaction() as tx:
-            claimed = tx.rows(
-                "claim_harvest",
-                {"scopes": _listed(scopes), "after_id": after_id, "batch_max": batch_max},
-            )
-            if not claimed:
+        params = {"scopes": _listed(scopes), "after_id": after_id, "batch_max": size}
+        try:
+            with database.transaction() as tx:
+                last_id, rows = _count(tx, params, stamp.next_batch())
+        except StoreError as error:
+            if not _of_some_rows(database, error, stamp):
+                raise
+            if size > 1:
+                size //= 2
+                yield Done(), []
+                continue
+            passed = _pass_over(database, params, stamp, said(error))
+            if passed is None:
                 return
-            stamped = stamp.next_batch()
-            _admit(tx, list(dict.fromkeys(r["code"] for r in claimed if r["code"])), stamped)
-            ids = [row["id"] for row in claimed]
-            rows = tx.rows("count_harvest", {**stamped, "ids": ids})
+            after_id, done = passed
+            yield done, []
+            continue
+        if last_id is None:
+            return
         # WHY only within one drain: with a horizon pinned elsewhere, what was counted a moment ago
         # would be stepped over again by each batch.
-        after_id = ids[-1]
+        after_id, size = last_id, min(batch_max, 2 * size)
         by_code: Counter[tuple[str, str | None]] = Counter()
         for row in rows:
             by_code[REJECTED, row["code"]] += row["count"]
         yield Done(dict(by_code)), [Rejections(**row) for row in rows]
+
+
+def _count(
+    tx: Transaction, params: Mapping[str, Any], stamped: dict[str, Any]
+) -> tuple[int | None, list[DictRow]]:
+    """Count a batch; gives the last number in it, if it has any, and what was counted."""
+    claimed = tx.rows("claim_harvest", params)
+    if not claimed:
+        return None, []
+    _admit(tx, list(dict.fromkeys(r["code"] for r in claimed if r["code"])), stamped)
+    ids = [row["id"] for row in claimed]
+    return ids[-1], tx.rows("count_harvest", {**stamped, "ids": ids})
+
+
+def _of_some_rows(database: Database, error: StoreError, stamp: Stamp) -> bool:
+    # WHY not of the ledger's locks: nothing of the ledger is touched here.
+    if isinstance(error, TimedOut):
+        return True
+    return of_some_rows(database, JOB, error, lambda tx: _probe(tx, stamp.next_batch()))
+
+
+def _probe(tx: Transaction, stamped: dict[str, Any]) -> None:
+    """Count no row. Raises StoreError where none could be counted."""
+    tx.rows("claim_harvest", {"scopes": [], "after_id": BIGINT_MAX, "batch_max": 1})
+    tx.do("admit_harvest_codes", {**stamped, "codes": [], "codes_max": 0})
+    tx.rows("count_harvest", {**stamped, "ids": []})
+
+
+def _pass_over(
+    database: Database, params: Mapping[str, Any], stamp: Stamp, error: str
+) -> tuple[int, Done] | None:
+    """Write down that the next row cannot be counted; gives its number. None: it is gone."""
+    with database.transaction() as tx:
+        row = tx.one("next_harvest", params)
+        if row is None:
+            return None
+        journal_left(tx, JOB, stamp.next_batch(), {(row["scope"], "skipped", "failing"): 1})
+    scope = NO_SCOPE if row["scope"] is None else row["scope"]
+    return row["id"], Done({("skipped", "failing"): 1}, {scope: error})
 
 
 def _admit(tx: Transaction, codes: Sequence[str], stamped: dict[str, Any]) -> None:

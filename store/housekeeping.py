@@ -72,6 +72,7 @@ def prune(database: Database, now: int, retention: timedelta, batch_max: int) ->
     yield from _batches(database, "requests", "prune_requests", params)
     params = {"before": now - UNSEEN // _MS, "batch_max": batch_max}
     yield from _batches(database, "sightings", "prune_sightings", params)
+    yield from _batches(database, "sightings", "prune_flipped", params)
 
 
 def _batches(

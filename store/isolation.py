@@ -2,23 +2,29 @@
 
 A batch that fails or times out comes again in halves until it succeeds, or until a single row is
 left. That row is passed over and counted; a scope with too many of them, and one whose single row
-takes too long, is given up for this run, with a sentence that says what is wrong.
+takes too long, is given up by this kind of batch for this run, with a sentence that says what is
+wrong. The next run goes on behind that row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import psycopg
 from psycopg import errors as pg
 
 from store.batches import BatchSize, Done, Place, Stamp, Window, journal_left
-from store.database import Database, Transaction
-from store.errors import StoreError, StoreUnavailable, StoreUnusable, TimedOut
+from store.database import Database, Transaction, reported
+from store.errors import StatementFailed, StoreError, StoreUnavailable, StoreUnusable, TimedOut
+from store.giving_up import Afters, Course
 
-# A scope with so many failing rows in one run has one cause, and a person is to look at it.
+# A scope with so many failing rows has one cause, and a person is to look at it.
 FAILING_ROWS_MAX: Final = 10
+# How many of the scopes that failed before are known at once.
+_FAILED_MAX: Final = 10_000
+_REAP: Final = "reap"
 
 _Place = TypeVar("_Place", bound=Place)
 
@@ -45,6 +51,10 @@ class Work(Protocol[_Place]):
         """The job's name."""
 
     @property
+    def kind(self) -> str:
+        """What tells this kind of batches from the job's others; the next run's has the same."""
+
+    @property
     def waits(self) -> bool:
         """Whether it waits for locks, so that it has a second form that passes over them."""
 
@@ -64,30 +74,46 @@ class Work(Protocol[_Place]):
     ) -> tuple[str, _Place] | None:
         """The handle of the one row that a batch of one would meet, and the place after it."""
 
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        """Run the statements of a batch on no row. Raises StoreError where none could be done."""
+
 
 @dataclass(slots=True)
 class Progress:
     """What one run of a job could not do so far; its kinds of batches share it.
 
     `failing` says what is wrong by scope; a scope in `left_out` has no further turn in this run.
+    One in `suspects` has its turns by itself, from one row on, when the others are done; `given_up`
+    says at which rows the last run gave scopes up.
     """
 
     failing: dict[str, str] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
     rows: dict[str, set[str]] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
+    suspects: set[str] = field(default_factory=set)
+    given_up: Mapping[str, Afters] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, database: Database, job: str, scopes: Collection[str]) -> Progress:
+        """Nothing yet. WHY the suspects: to find out again who fails costs many failures."""
+        failed = _failed_before(database, job, scopes)
+        return cls(suspects={*failed}, given_up=failed)
 
     def passed_over(self, scope: str, handle: str, error: str) -> None:
         """Note a row that cannot be written."""
         handles = self.rows.setdefault(scope, set())
         handles.add(handle)
-        self.failing.setdefault(scope, error)
-        if len(handles) >= FAILING_ROWS_MAX:
-            self.left_out.add(scope)
+        self.fail(scope, self.failing.get(scope, error))
 
-    def give_up(self, scope: str, error: str) -> None:
-        """Note a scope that has no further turn."""
+    def fail(self, scope: str, error: str) -> None:
+        """Note a scope in which not all can be done."""
         self.failing[scope] = error
+        self.suspects.add(scope)
+
+    def leave_out(self, scope: str, error: str) -> None:
+        """Note a scope that has no further turn."""
+        self.fail(scope, error)
         self.left_out.add(scope)
 
 
@@ -103,23 +129,49 @@ def work_through(
 
     The caller may stop wherever it yields. What cannot be done is in `progress`, and in what is
     yielded, as it is found. Raises StoreUnavailable and StoreUnusable where no batch could do
-    better: the database is away, or a whole table is locked.
+    better: the database is away, a whole table is locked, or a privilege is missing. What begins
+    behind rows at which the last run gave up meets some rows twice.
     """
-    window = Window((p for p in places if p.scope not in progress.left_out), size)
+    course: Course[_Place] = Course(work.kind)
+    places = course.begin(
+        (p for p in places if p.scope not in progress.left_out), progress.given_up
+    )
+    window = Window(places, size, progress.suspects)
     for _ in window:
         try:
             turn = _attempt(database, work, window, stamp)
         except StoreError as error:
-            if not _of_some_rows(database, error):
+            if not _of_its_rows(database, work, stamp, error):
                 raise
-            yield _after_failure(database, work, window, stamp, progress, error)
+            yield _after_failure(database, work, window, stamp, progress, course, error)
             continue
         for scope, count in turn.changed.items():
             progress.changed[scope] = progress.changed.get(scope, 0) + count
         progress.left_out.update(turn.left_out)
-        window.advance([p for p in turn.places if p.scope not in progress.left_out])
+        going = [p for p in turn.places if p.scope not in progress.left_out]
+        if not window.idle:
+            on = progress.left_out.union(p.scope for p in going)
+            going += course.back([scope for scope in window.scopes if scope not in on])
+        window.advance(going)
         if any(turn.by_kind.values()) or window.idle:
             yield Done(turn.by_kind)
+
+
+def failed_before(database: Database, job: str, scopes: Collection[str] | None = None) -> set[str]:
+    """Those of the scopes, or of all, in which the job could not do all it should last time."""
+    return {*_failed_before(database, job, scopes)}
+
+
+def _failed_before(
+    database: Database, job: str, scopes: Collection[str] | None
+) -> dict[str, Afters]:
+    params = {
+        "job": job,
+        "scopes": None if scopes is None else [*scopes],
+        "limit": _FAILED_MAX,
+    }
+    with database.transaction(read_only=True) as tx:
+        return {row["scope"]: row["after"] for row in tx.rows("failed_before", params)}
 
 
 def unbroken(batches: Iterable[Done]) -> Iterator[Done]:
@@ -158,10 +210,37 @@ def _turn(
     return work.act(tx, places, stamped, window.rows_per_scope, past_locks=past_locks)
 
 
-def _of_some_rows(database: Database, error: StoreError) -> bool:
-    """Whether a smaller batch may do better than the one that failed."""
+def _of_its_rows(database: Database, work: Work[_Place], stamp: Stamp, error: StoreError) -> bool:
+    return of_some_rows(database, work.job, error, lambda tx: _probe(tx, work, stamp))
+
+
+def _probe(tx: Transaction, work: Work[_Place], stamp: Stamp) -> None:
+    stamped = stamp.next_batch()
+    tx.rows("lock_scopes", {"job": work.job, "scopes": []})
+    names: tuple[str, ...] = ("scopes", "arms", "causes", "counts")
+    tx.do("journal_add", {**stamped, "job": work.job, **{name: [] for name in names}})
+    work.probe(tx, stamped)
+
+
+def of_some_rows(
+    database: Database,
+    job: str,
+    error: StoreError,
+    probe: Callable[[Transaction], None] | None = None,
+) -> bool:
+    """Whether a smaller batch, or a smaller look, may do better than the one that failed.
+
+    `probe` does the same with no row at all, and raises what then is to blame for nothing; without
+    one, what a person must mend is taken for that.
+    """
     if isinstance(error, StoreUnusable):
-        return False
+        if probe is None or not isinstance(error.__cause__, psycopg.Error):
+            return False
+        with database.transaction() as tx:
+            probe(tx)
+        return True
+    if isinstance(error, StatementFailed):
+        return True
     if not isinstance(error, TimedOut):
         return not isinstance(error, StoreUnavailable)
     # WHY asked: of a table that somebody holds as a whole no batch gets a row, however small.
@@ -169,12 +248,18 @@ def _of_some_rows(database: Database, error: StoreError) -> bool:
         try:
             with database.transaction() as tx:
                 tx.do("probe_table_locks")
-                tx.do("probe_checkpoint_locks")
+                # WHY by job: of a table that it does not touch it need not have any privilege.
+                tx.do("probe_outbox_locks" if job == _REAP else "probe_checkpoint_locks")
         except TimedOut as held:
             raise StoreUnavailable(
                 "a table of the ledger is locked as a whole by another session; try again later"
             ) from held
     return True
+
+
+def said(error: StoreError) -> str:
+    """What is wrong with some rows. WHY not what a person must mend: the probe found it mended."""
+    return reported(error.__cause__) if isinstance(error, StoreUnusable) else str(error)
 
 
 def _after_failure(
@@ -183,33 +268,41 @@ def _after_failure(
     window: Window[_Place],
     stamp: Stamp,
     progress: Progress,
+    course: Course[_Place],
     error: StoreError,
 ) -> Done:
     place = window.halve()
     if place is None:
         return Done()
-    scope = place.scope
-    if isinstance(error, TimedOut):
-        progress.give_up(scope, str(error))
-        return Done(failing={scope: progress.failing[scope]})
-    stamped = stamp.next_batch()
+    scope, sentence, stamped = place.scope, said(error), stamp.next_batch()
+    stuck = isinstance(error, TimedOut)
+    known = False
     try:
         with database.transaction() as tx:
             row = work.next_row(tx, place, stamped)
-            known = row is not None and row[0] in progress.rows.get(scope, ())
-            if row is not None and not known:
-                journal_left(tx, work.job, stamped, {(scope, "skipped", "failing"): 1})
+            if row is not None:
+                known = stuck or row[0] in progress.rows.get(scope, ())
+                course.failing[scope] += 1
+                last = stuck or course.failing[scope] >= FAILING_ROWS_MAX
+                if not known:
+                    journal_left(tx, work.job, stamped, {(scope, "skipped", "failing"): 1})
+                if last:
+                    course.remember(tx, work.job, stamped, row[1], sentence)
     except StoreError as trouble:
-        if not _of_some_rows(database, trouble):
+        if not _of_its_rows(database, work, stamp, trouble):
             raise
-        progress.give_up(scope, str(trouble))
+        progress.leave_out(scope, said(trouble))
         return Done(failing={scope: progress.failing[scope]})
     if row is None:
         # It is not about a row.
-        progress.give_up(scope, str(error))
-        return Done(failing={scope: progress.failing[scope]})
-    handle, after = row
-    progress.passed_over(scope, handle, str(error))
-    if scope not in progress.left_out:
-        window.defer(after, 1)
-    return Done({("skipped", "failing"): 0 if known else 1}, {scope: progress.failing[scope]})
+        progress.leave_out(scope, sentence)
+    elif stuck:
+        progress.fail(scope, sentence)
+    else:
+        handle, after = row
+        progress.passed_over(scope, handle, sentence)
+        if not last:
+            window.defer(after, 1)
+    passed = 0 if row is None or known else 1
+    by_kind: Mapping[tuple[str, str | None], int] = {("skipped", "failing"): passed}
+    return Done(by_kind if passed else {}, {scope: progress.failing[scope]})

@@ -55,6 +55,12 @@ class Judgement:
             else:
                 self._judged.append(row)
 
+    @classmethod
+    def of_nothing(cls, tx: Transaction) -> Judgement:
+        """Of no row; asks for what it takes to lock one."""
+        tx.rows("lock_checkpoints", _arrays([]))
+        return cls(tx, [])
+
     def expire(self, now: int) -> None:
         """Write the locked checkpoints that candidates found past their time as expired."""
         keys = {

@@ -15,17 +15,21 @@ Finished rows are many and stay for long, so that a tick must not look at every 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from psycopg.rows import DictRow
 
 from store.database import Database, Transaction
 from store.due import CHUNK, Looked, implausible_scopes, look_for_reap
+from store.errors import StoreError
 from store.guards import Guards
+from store.isolation import of_some_rows
+from store.looks import Looks
 from store.reap_ranges import Policies
 from store.records import BIGINT_MAX, BIGINT_MIN
 from store.retention import Milliseconds, RetentionPolicy
@@ -59,9 +63,10 @@ def due_by_now(
     """The scopes in which either arm of `reap` has something, longest due first, in chunks.
 
     Notes what it finds, so that the next tick asks less. A look at all scopes that `stop` ends is
-    gone on with by the next tick. Safe to repeat, and for any number of ticks at once.
+    gone on with by the next tick. A scope at which a look fails counts as due. Safe to repeat, and
+    for any number of ticks at once.
     """
-    look = _Look(database, retention, now, guards)
+    look = _Look(database, retention, now, guards, Looks(database, _REAP, stop))
     look.begin()
     look.at_what_settled()
     yield from look.at_what_is_known()
@@ -96,80 +101,86 @@ class _Look:
     with another policy file, whose tick began earlier, does not undo what the later one notes.
     """
 
-    def __init__(self, database: Database, retention: Retention, now: int, guards: Guards) -> None:
+    def __init__(
+        self, database: Database, retention: Retention, now: int, guards: Guards, looks: Looks
+    ) -> None:
         self._database = database
         self._retention = retention
         self._now = now
         self._guards = guards
+        self._looks = looks
+        # What was put aside and handed out.
+        self._aside_and_out: set[str] = set()
 
-    def begin(self) -> None:
-        """Begin a look at all scopes if it is time for one."""
+    def begin(self, after: timedelta = ALL_SCOPES_EVERY) -> None:
+        """Begin a look at all scopes if the last one is over and began so long ago."""
         params = {
             "job": _REAP,
             "now": self._now,
             "digest": self._retention.digest,
-            "again_since": self._now - ALL_SCOPES_EVERY // _MS,
+            "again_since": self._now - after // _MS,
         }
         with self._database.transaction() as tx:
             tx.do("begin_scan", params)
 
     def at_what_settled(self) -> None:
         """Note where something is due, or will be one day, because rows have settled."""
-        with self._database.transaction() as tx:
-            scan = self._locked(tx)
-            if scan is None:
-                return
-            rows = tx.rows(
-                "settled_scopes",
-                {
-                    # WHY the lesser: a clock that was set back must not leave anything out.
-                    "since": max(0, min(scan["settled_until"], self._now) - _SKEW_MS),
-                    "until": self._now + _SKEW_MS,
-                },
-            )
-        # What has come is looked at anyway.
-        noted = {r["scope"]: r["next_due"] for r in rows if not _has_come(r["next_due"], self._now)}
+        try:
+            noted = self._settled()
+        except StoreError as error:
+            if not of_some_rows(self._database, _REAP, error):
+                raise
+            # WHY no halves: so many rows settled that a look at all scopes costs less.
+            self.begin(after=timedelta(0))
+            return
         scopes = sorted(noted)
         for start in range(0, len(scopes), CHUNK):
-            policies = [
-                (scope, policy)
-                for scope, policy in self._retention.of(scopes[start : start + CHUNK])
+            chunk = scopes[start : start + CHUNK]
+            policies = {
+                scope: policy
+                for scope, policy in self._retention.of(chunk)
                 if policy.keep is not None or noted[scope] is None
-            ]
-            with self._database.transaction() as tx:
-                if self._locked(tx) is None:
-                    return
-                self._note(tx, policies, look_for_reap(tx, policies, self._now, self._guards))
+            }
+            _, aside = self._looks.at(policies, partial(self._look_and_note, policies))
+            self._note_as_due(aside)
         # WHY last: whoever dies before this is made up for by the next tick.
         with self._database.transaction() as tx:
             if self._locked(tx) is not None:
                 tx.do("note_settled", {"job": _REAP, "now": self._now})
 
+    def _settled(self) -> dict[str, int | None]:
+        """Where rows settled since the last tick, and when those are to be looked at."""
+        with self._database.transaction() as tx:
+            scan = self._locked(tx)
+            if scan is None:
+                return {}
+            params = {
+                # WHY the lesser: a clock that was set back must not leave anything out.
+                "since": max(0, min(scan["settled_until"], self._now) - _SKEW_MS),
+                "until": self._now + _SKEW_MS,
+            }
+            rows = tx.rows("settled_scopes", params)
+        # What has come is looked at anyway.
+        return {r["scope"]: r["next_due"] for r in rows if not _has_come(r["next_due"], self._now)}
+
     def at_what_is_known(self) -> Iterator[list[str]]:
         """Where something is due of the scopes whose time has come."""
-        after_due, after_scope = BIGINT_MIN, ""
+        after_due, after_key = BIGINT_MIN, b""
         while True:
             with self._database.transaction() as tx:
-                ours = self._locked(tx) is not None
-                rows = tx.rows(
-                    "scopes_come_due",
-                    {
-                        "job": _REAP,
-                        "now": self._now,
-                        "after_due": after_due,
-                        "after_scope": after_scope,
-                        "limit": CHUNK,
-                    },
-                )
-                scopes = [row["scope"] for row in rows]
-                policies, looked_at = self._look_at(tx, scopes)
-                if ours:
-                    self._note(tx, policies, looked_at)
-            if due := [scope for scope in scopes if looked_at[scope].due]:
-                yield due
+                params = {"job": _REAP, "now": self._now, "limit": CHUNK}
+                place = {"after_due": after_due, "after_key": after_key}
+                rows = tx.rows("scopes_come_due", {**params, **place})
+            scopes = [row["scope"] for row in rows]
+            found, aside = self._looks.at(scopes, partial(self._look_and_note, None))
+            self._aside_and_out.update(aside)
+            due = {s for piece in found for s, looked_at in piece.items() if looked_at.due}
+            due.update(aside)
+            if due:
+                yield [scope for scope in scopes if scope in due]
             if len(rows) < CHUNK:
                 return
-            after_due, after_scope = rows[-1]["next_due"], rows[-1]["scope"]
+            after_due, after_key = rows[-1]["next_due"], rows[-1]["scope_key"]
 
     def at_the_next_of_all(self) -> list[str] | None:
         """Where something is due that was not known, in the next scopes of all; None: no more."""
@@ -178,10 +189,16 @@ class _Look:
             if scan is None or scan["finished_at"] is not None:
                 return None
             rows = tx.rows("scopes_after", {"after": scan["after_scope"], "limit": CHUNK})
-            scopes = [row["scope"] for row in rows]
-            policies, looked_at = self._look_at(tx, scopes)
-            self._note(tx, policies, looked_at)
-            odd = implausible_scopes(tx, policies, self._now, self._guards)
+        scopes = [row["scope"] for row in rows]
+        found, aside = self._looks.at(scopes, self._look_for_all)
+        due = {scope for piece in found for scope in piece}
+        aside = [scope for scope in aside if scope not in self._aside_and_out]
+        self._note_as_due(aside)
+        with self._database.transaction() as tx:
+            now_at = self._locked(tx)
+            if now_at is None or now_at["after_scope"] != scan["after_scope"]:
+                # Another tick has looked at them meanwhile, and hands them out.
+                return []
             tx.do(
                 "advance_scan",
                 {
@@ -190,10 +207,17 @@ class _Look:
                     "finished_at": self._now if len(scopes) < CHUNK else None,
                 },
             )
+        return sorted(due.union(aside))
+
+    def _look_for_all(self, scopes: Sequence[str]) -> set[str]:
+        looked_at = self._look_and_note(None, scopes)
+        policies = self._retention.of(scopes)
+        with self._database.transaction() as tx:
+            odd = implausible_scopes(tx, policies, self._now, self._guards)
         due = {scope for scope, found in looked_at.items() if found.due}
         # WHY: what was known to be due is handed out already.
         handed_out = {s for s in due if _has_come(looked_at[s].noted, self._now)}
-        return sorted((due | odd) - handed_out)
+        return (due | odd) - handed_out
 
     def _locked(self, tx: Transaction) -> DictRow | None:
         """How far the look at all scopes is, locked; None: it is one under another policy."""
@@ -202,12 +226,28 @@ class _Look:
             return None
         return scan
 
-    def _look_at(
-        self, tx: Transaction, scopes: Sequence[str]
-    ) -> tuple[Policies, dict[str, Looked]]:
-        arms = dict(self._retention.of(scopes))
+    def _look_and_note(
+        self, arms: Mapping[str, RetentionPolicy] | None, scopes: Sequence[str]
+    ) -> dict[str, Looked]:
+        """Look at scopes, by their arms if these are not the policy's, and note what is found."""
+        arms = dict(self._retention.of(scopes)) if arms is None else arms
         policies = [(scope, arms.get(scope, _NO_ARM)) for scope in scopes]
-        return policies, look_for_reap(tx, policies, self._now, self._guards)
+        with self._database.transaction() as tx:
+            ours = self._locked(tx) is not None
+            looked_at = look_for_reap(tx, policies, self._now, self._guards)
+            if ours:
+                self._note(tx, policies, looked_at)
+        return looked_at
+
+    def _note_as_due(self, scopes: Sequence[str]) -> None:
+        """Note scopes as due now, so that the next tick has them as well."""
+        if not scopes:
+            return
+        with self._database.transaction() as tx:
+            if self._locked(tx) is not None:
+                next_dues = [self._now] * len(scopes)
+                params = {"job": _REAP, "scopes": [*scopes], "next_dues": next_dues}
+                tx.do("note_next_due", params)
 
     def _note(self, tx: Transaction, policies: Policies, looked_at: dict[str, Looked]) -> None:
         """Note what is due as due now, and of the rest when it can be due, where that differs."""

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from psycopg.rows import DictRow
 
+from store.breakers import hold
 from store.database import Database, Transaction
 from store.errors import StoreError, StoreUnavailable
+from store.guards import AHEAD_BELIEVED_MS
 from store.retention import Milliseconds
 
 OUTAGE: Final = "outage"
@@ -42,14 +44,17 @@ class Watched:
     def gap(self, shortest_age_ms: Milliseconds | None) -> bool:
         """Whether the job's last tick is too long ago for it to have seen what happened since.
 
-        Longer than three periods, or than half of the shortest stale age. WHY never under two
-        periods: a job that rarely ticks by its schedule would never flip anything.
+        Longer than three periods, or than half of the shortest stale age. A policy whose period
+        comes close to that is refused where it is read. A tick of the future is no tick: a clock
+        was ahead, and nobody knows for how long.
         """
         if self.ticked_at is None or self.period_ms is None:
             return False
+        if self.ticked_at > self.now + AHEAD_BELIEVED_MS:
+            return True
         longest: float = 3 * self.period_ms
         if shortest_age_ms is not None:
-            longest = max(min(longest, shortest_age_ms / 2), 2 * self.period_ms)
+            longest = min(longest, shortest_age_ms / 2)
         return self.now - self.ticked_at > longest
 
     def disturbance(
@@ -58,20 +63,27 @@ class Watched:
         """What happened since the last tick; `timeline` is the present one where it is known."""
         if self.gap(shortest_age_ms):
             return Disturbance(self.now, "gap")
-        if timeline is not None and self.timeline not in {None, timeline}:
+        if self._elsewhere(timeline):
             return Disturbance(self.now, "timeline")
         if self.postmaster_started_at not in {None, self.started_at}:
             return Disturbance(min(self.started_at, self.now), "restart")
         return None
 
-    def undisturbed_since(self, shortest_age_ms: Milliseconds | None) -> int | None:
+    def _elsewhere(self, timeline: int | None) -> bool:
+        """Whether another server has taken over since the last tick."""
+        return timeline is not None and self.timeline not in {None, timeline}
+
+    def undisturbed_since(
+        self, timeline: int | None, shortest_age_ms: Milliseconds | None
+    ) -> int | None:
         """Since when every writer could be heard; None: as long as anybody knows."""
-        if self.gap(shortest_age_ms):
+        if self.gap(shortest_age_ms) or self._elsewhere(timeline):
             return self.now
         # WHY not a start in the future: the clock was set back since; a tick has noted the start.
         started_at = self.started_at if self.started_at <= self.now else None
         times = [t for t in (started_at, self.disturbed_at) if t is not None]
-        return max(times, default=None)
+        # WHY not later than now: a clock was ahead when that was noted.
+        return min(max(times), self.now) if times else None
 
 
 def watched(tx: Transaction, job: str, now: int) -> Watched:
@@ -81,12 +93,25 @@ def watched(tx: Transaction, job: str, now: int) -> Watched:
     return Watched(now, **row)
 
 
+def undisturbed_since(
+    database: Database, job: str, now: int, shortest_age_ms: Milliseconds | None
+) -> int | None:
+    """Since when every writer could be heard; None: as long as anybody knows. Writes nothing.
+
+    Raises StoreUnavailable.
+    """
+    timeline = _timeline(database)
+    with database.transaction(read_only=True) as tx:
+        return watched(tx, job, now).undisturbed_since(timeline, shortest_age_ms)
+
+
 def observe(
     database: Database, job: str, now: int, shortest_age_ms: Milliseconds | None
-) -> Disturbance | None:
+) -> int | None:
     """Note a tick of the job, and what happened since the one before; at every claimed tick.
 
-    `now` is the database's time of the tick. Gives what was noted. Raises StoreUnavailable.
+    `now` is the database's time of the tick. Gives since when every writer could be heard, as
+    `undisturbed_since` does. Raises StoreUnavailable.
     """
     timeline = _timeline(database)
     with database.transaction() as tx:
@@ -95,13 +120,23 @@ def observe(
         params: dict[str, Any] = {
             "job": job,
             "now": now,
+            "believed_until": now + AHEAD_BELIEVED_MS,
             "started_at": before.started_at,
             "timeline": timeline,
             "disturbed_at": None if found is None else found.at,
             "disturbed_by": None if found is None else found.by,
         }
         tx.do("watch_tick", params)
-    return found
+        return watched(tx, job, now).undisturbed_since(timeline, shortest_age_ms)
+
+
+def show_outage(tx: Transaction, job: str, since: int, until: int) -> None:
+    """Show that flips are held because of what happened at `since`; at a tick, not shown yet."""
+    said = (
+        "writers may have been unable to write until then (the database restarted or was replaced, "
+        "or the job missed ticks): flips wait for the whole stale age"
+    )
+    hold(tx, job, {OUTAGE: said}, since, until)
 
 
 def _timeline(database: Database) -> int | None:

@@ -1,18 +1,19 @@
 """Look before a command acts: is this a ledger, is it whole, and may we do that here.
 
 A scheduled job meets the same faults in its statements. By hand they are found before anything is
-begun, so that a command that cannot work changes nothing and says why in one sentence.
+begun, so that a command that cannot work changes nothing and says why in one sentence. What is
+needed stands in `store.needs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from store.database import Database, Transaction
 from store.errors import StoreUnusable
 from store.migrate import shipped
+from store.needs import Needs
 from store.records import COLUMNS
 
 LEDGER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -21,99 +22,9 @@ LEDGER: Final[Mapping[str, tuple[str, ...]]] = {
     "agent_sessions": ("scope", "session_id", "updated_at", "content"),
 }
 _OWN: Final = "maintenance"
+_VERSIONS: Final = "schema_migrations"
 _SEE_SCHEMA: Final = "check MAINT_DATABASE_URL and MAINT_LEDGER_SCHEMA"
 _MIGRATE: Final = "run `sema-maintenance migrate`"
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a command does to the ledger's tables, and to the worker's own.
-
-    Each is a table and its privileges, separated by spaces. `writes`: anything is to be changed.
-    `versioned`: it is asked which migrations were applied, which takes SELECT on their table.
-    """
-
-    ledger: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    writes: bool = True
-    versioned: bool = True
-
-
-_RUN: Final = (
-    "runs SELECT INSERT UPDATE",
-    "run_parts SELECT INSERT UPDATE",
-    "journal SELECT INSERT",
-)
-# WHY UPDATE where rows are only locked: Postgres asks for it.
-JOBS: Final[Mapping[str, Needs]] = {
-    "reap": Needs(("background_agents SELECT DELETE",), (*_RUN, "session_releases SELECT INSERT")),
-    "flip_stale_running": Needs(
-        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"),
-        (
-            *_RUN,
-            "sightings SELECT INSERT UPDATE",
-            "breakers SELECT INSERT UPDATE DELETE",
-            "watches SELECT INSERT UPDATE",
-            "schedule SELECT",
-        ),
-    ),
-    "reconcile_parked": Needs(
-        ("background_agents SELECT UPDATE", "checkpoints SELECT UPDATE"),
-        (*_RUN, "sightings SELECT INSERT UPDATE", "breakers SELECT INSERT UPDATE DELETE"),
-    ),
-    "release_sessions": Needs(
-        ("background_agents SELECT", "agent_sessions SELECT UPDATE DELETE"),
-        (*_RUN, "session_releases SELECT UPDATE DELETE"),
-    ),
-    "drain_harvest": Needs(
-        (),
-        (*_RUN, "harvest_rejections SELECT UPDATE DELETE", "harvest_codes SELECT INSERT"),
-    ),
-    "housekeeping": Needs(
-        (),
-        (
-            "runs SELECT INSERT UPDATE DELETE",
-            "run_parts SELECT INSERT UPDATE",
-            "journal SELECT INSERT UPDATE DELETE",
-            "journal_totals SELECT INSERT UPDATE",
-            "requests SELECT UPDATE DELETE",
-            "sightings SELECT UPDATE DELETE",
-            "schema_migrations SELECT",
-        ),
-    ),
-    "audit_memory": Needs((), (*_RUN, "memory_boundary SELECT INSERT DELETE")),
-}
-# WHY no version: whoever only asks need not be able to read anything.
-ENQUEUE: Final = Needs((), ("requests INSERT",), versioned=False)
-IMPORT: Final = Needs(tuple(f"{table} SELECT INSERT" for table in LEDGER))
-REARM: Final = Needs(("agent_sessions SELECT",), (*_RUN, "session_releases SELECT UPDATE"))
-MIGRATE: Final = Needs()
-
-
-def reading(*ledger: str, own: Iterable[str] = ()) -> Needs:
-    """What a command needs that only looks at these tables."""
-    return Needs(
-        tuple(f"{table} SELECT" for table in ledger),
-        tuple(f"{table} SELECT" for table in own),
-        writes=False,
-    )
-
-
-def every(jobs: Iterable[str]) -> Needs:
-    """What all of these jobs need together."""
-    needs = [JOBS[job] for job in jobs]
-    return Needs(
-        tuple(dict.fromkeys(each for need in needs for each in need.ledger)),
-        tuple(dict.fromkeys(each for need in needs for each in need.own)),
-    )
-
-
-def dry(needs: Needs) -> Needs:
-    """What is left of it in a dry run: it reads the ledger, what guards know, what is drained."""
-    drained = ("session_releases", "harvest_rejections", "harvest_codes")
-    known = ("sightings", "breakers", "watches", "schedule")
-    own = [table for table in (each.split()[0] for each in needs.own) if table in drained + known]
-    return reading(*(each.split()[0] for each in needs.ledger), own=own)
 
 
 def check(database: Database, needs: Needs) -> None:
@@ -124,6 +35,9 @@ def check(database: Database, needs: Needs) -> None:
     schema = database.statements.ledger_schema
     wanted = [(schema, *each.split()) for each in needs.ledger]
     wanted += [(_OWN, *each.split()) for each in needs.own]
+    versioned = bool(needs.own) and needs.versioned
+    if versioned:
+        wanted.append((_OWN, _VERSIONS, "SELECT"))
     with database.transaction(read_only=True) as tx:
         [server] = tx.rows("preflight_server")
         if needs.writes:
@@ -136,7 +50,7 @@ def check(database: Database, needs: Needs) -> None:
             _check_privileges(schema_, table, privileges, row["privileges"], server["role"])
             if schema_ != _OWN:
                 _check_columns(schema_, table, row["columns"])
-        if needs.own and needs.versioned:
+        if versioned:
             [applied] = tx.rows("preflight_migration")
             if applied["version"] < shipped()[-1].version:
                 raise StoreUnusable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,28 +41,33 @@ def reap(
     queued, in one transaction. Takes no arm that is not named; never a running or parked row, nor
     what a guard keeps. What cannot be done in a scope is in what is yielded.
     """
-    run = _Run.of(policies, stamp, guards)
-    ranges, scopes = run.ranges, run.ranges.scopes
+    ranges = Ranges.of(policies, stamp.now, guards)
+    scopes = ranges.scopes
+    run = _Run.of(ranges, stamp, Progress.begin(database, JOB, scopes))
     # WHY many scopes at once: there is hardly anything to be found in them.
     wide = BatchSize(size.rows, max(1, min(len(scopes), size.rows, _SCOPES_MAX)))
     asked = [Place(s, 0, 0, None, 0, 0) for s in scopes]
+    # WHY a row of each: they read a scope as a whole, so that to ask for fewer rows is in vain.
+    one_each = BatchSize(wide.scopes, wide.scopes)
     if guards.plausible_times:
-        yield from work_through(database, _Implausible(ranges), asked, stamp, wide, run.progress)
+        work = _Implausible(ranges)
+        yield from work_through(database, work, asked, stamp, one_each, run.progress)
     if guards.breakers:
-        yield from work_through(database, _Tripped(run), asked, stamp, wide, run.progress)
+        yield from work_through(database, _Tripped(run), asked, stamp, one_each, run.progress)
 
     shared: dict[str, object] = {"release_delay_ms": release_delay // _MS}
     for arm in ("max_age", "keep"):
         if arm == "max_age":
             places = ranges.aged()
         else:
-            with database.transaction(read_only=True) as tx:
-                places = ranges.beyond_keep(tx, after_age=guards.fresh_flips)
+            boundary = _Boundary(ranges)
+            yield from work_through(database, boundary, asked, stamp, one_each, run.progress)
+            places = [*boundary.places.values()]
         shared["arm"] = arm
         # WHY the unsettled in wide batches: hardly any scope has one.
         for statement, waits, shape in (("reap", True, size), ("reap_unsettled", False, wide)):
-            work = _Deletion(run, arm, statement, waits, dict(shared))
-            yield from work_through(database, work, places, stamp, shape, run.progress)
+            deletion = _Deletion(run, arm, statement, waits, dict(shared))
+            yield from work_through(database, deletion, places, stamp, shape, run.progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,10 @@ class _Run:
     living: LiveWriters
 
     @classmethod
-    def of(cls, policies: Policies, stamp: Stamp, guards: Guards) -> _Run:
+    def of(cls, ranges: Ranges, stamp: Stamp, progress: Progress) -> _Run:
         """A run that has done nothing yet."""
-        ranges = Ranges.of(policies, stamp.now, guards)
-        allowance = Allowance(JOB, guards, stamp.run_id)
-        return cls(ranges, Progress(), allowance, LiveWriters(guards, stamp))
+        allowance = Allowance(JOB, ranges.guards, stamp.run_id)
+        return cls(ranges, progress, allowance, LiveWriters(ranges.guards, stamp))
 
     def guard(self, tx: Transaction) -> dict[str, object]:
         """What the fresh_flip fragment asks for; read before the statement that judges by it."""
@@ -100,16 +105,37 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
-    """A kind of batch that only counts what is left alone."""
+class _Counted(ABC):
+    """A kind of batch that only reads, and counts what is left alone."""
 
     job: str = field(default=JOB, init=False)
+    kind: str = field(default="counted", init=False)
     waits: bool = field(default=False, init=False)
 
     def next_row(
-        self, tx: Transaction, place: Place, stamped: dict[str, Any]
+        self,
+        tx: Transaction,  # noqa: ARG002
+        place: Place,  # noqa: ARG002
+        stamped: dict[str, Any],  # noqa: ARG002
     ) -> tuple[str, Place] | None:
         """It meets no rows one by one."""
+        return None
+
+    @abstractmethod
+    def act(
+        self,
+        tx: Transaction,
+        places: list[Place],
+        stamped: dict[str, Any],
+        rows_per_scope: int,
+        *,
+        past_locks: bool,
+    ) -> Turn[Place]:
+        """Count."""
+
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        """Count in no scope."""
+        self.act(tx, [], stamped, 1, past_locks=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +161,29 @@ class _Implausible(_Counted):
         }
         journal_left(tx, JOB, stamped, left)
         return Turn({("skipped", "implausible_time"): sum(left.values())})
+
+
+@dataclass(frozen=True, slots=True)
+class _Boundary(_Counted):
+    """Finds what is beyond `keep`, in scopes of any size."""
+
+    ranges: Ranges
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def act(
+        self,
+        tx: Transaction,
+        places: list[Place],
+        stamped: dict[str, Any],  # noqa: ARG002
+        rows_per_scope: int,  # noqa: ARG002
+        *,
+        past_locks: bool,  # noqa: ARG002
+    ) -> Turn[Place]:
+        """Find it."""
+        ranges = self.ranges.within({place.scope for place in places})
+        beyond = ranges.beyond_keep(tx, after_age=ranges.guards.fresh_flips)
+        self.places.update((place.scope, place) for place in beyond)
+        return Turn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +221,11 @@ class _Deletion:
     waits: bool
     shared: Mapping[str, object]
     job: str = field(default=JOB, init=False)
+
+    @property
+    def kind(self) -> str:
+        """The arm, and which rows."""
+        return f"{self.arm} {self.statement}"
 
     def act(
         self,
@@ -266,6 +320,11 @@ class _Deletion:
         row = tx.one(f"{self.statement}_next", params)
         return None if row is None else (row["upto_handle"], _after(place, row))
 
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        """Delete nothing."""
+        params = {**stamped, **self.shared, **params_of([]), **self.run.guard(tx)}
+        tx.rows(self.statement, {**params, "rows_per_scope": 1})
+
 
 def _after(place: Place, row: DictRow) -> Place:
     return replace(place, after_at=row["upto_at"], after_handle=row["upto_handle"])
@@ -278,8 +337,8 @@ def preview_reap(
 
     Where a breaker opens, a run comes to fewer of the fresh flips than are counted here.
     """
-    run = _Run.of(policies, Stamp(now), guards)
-    ranges, scopes = run.ranges, run.ranges.scopes
+    ranges = Ranges.of(policies, now, guards)
+    run, scopes = _Run.of(ranges, Stamp(now), Progress()), ranges.scopes
     found = planned(tx, ranges, run.guard(tx))
     if guards.breakers:
         open_ones = tripped(tx, JOB, scopes)
@@ -294,7 +353,7 @@ def preview_reap(
 
 def _limit(found: Found, scope: str, limit: int, *, skip_others: bool) -> None:
     """Let the breaker have what is due in a scope beyond the limit."""
-    over = 0
+    over, oldest_ms = 0, 0
     for arm in ("max_age", "keep"):
         backlog = found.pop((scope, arm, None), None)
         if backlog is None:
@@ -302,9 +361,12 @@ def _limit(found: Found, scope: str, limit: int, *, skip_others: bool) -> None:
         rows = min(limit, backlog.rows)
         limit -= rows
         over += backlog.rows - rows
+        # WHY not of `keep`: what it has of a row is not for how long it has been one too many.
+        if arm == "max_age" and rows < backlog.rows:
+            oldest_ms = backlog.oldest_ms
         if rows:
             found[scope, arm, None] = replace(backlog, rows=rows)
     if over:
-        found[scope, "skipped", "breaker"] = Backlog(over, 0)
+        found[scope, "skipped", "breaker"] = Backlog(over, oldest_ms)
     if skip_others:
         found.pop((scope, "skipped", "fresh_flip"), None)

@@ -17,7 +17,8 @@ Arm = Literal["max_age", "keep"]
 Policies = Sequence[tuple[str, RetentionPolicy]]
 # What was found, by (scope, arm, cause).
 Found = dict[tuple[str, str, str | None], Backlog]
-# How long a flipped row stays for its writer to correct where no policy says what is stale.
+# How long a flipped row stays for its writer to correct in a scope that no policy gives a stale
+# age: fifteen heartbeats of the usual minute.
 FRESH_FLIP: Final = timedelta(minutes=15)
 _MS: Final = timedelta(milliseconds=1)
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from psycopg.rows import DictRow
 
 from store.batches import Backlog, BatchSize, Done, Stamp
+from store.breakers import hold, let_go
 from store.database import Database, Transaction
 from store.errors import CheckpointsGone
 from store.guards import UNGUARDED, Guards
@@ -22,7 +23,7 @@ from store.judged import Judgement, passed_over, without_lost_checkpoints
 from store.live_writers import LiveWriters
 from store.records import BIGINT_MIN
 from store.retention import Milliseconds, before
-from store.sightings import seen_long_enough
+from store.sightings import seen_long_enough, sight
 
 JOB: Final = "reconcile_parked"
 NO_CHECKPOINTS: Final = "no_checkpoints"
@@ -84,7 +85,7 @@ def reconcile_parked(
     places = _places(leases, stamp.now)
     leased = [place for place in places if place.leased_since is not None]
     living = LiveWriters(guards, stamp)
-    progress = Progress()
+    progress = Progress.begin(database, JOB, [place.scope for place in places])
     for statement, there in (
         ("reconcile_parked_candidates", places),
         ("reconcile_claims_candidates", leased),
@@ -117,6 +118,11 @@ class _Kind:
     guards: Guards
     job: str = JOB
     waits: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Parked rows, or claims."""
+        return self.candidates
 
     def _find(
         self, tx: Transaction, places: list[_Place], stamped: dict[str, Any], rows: int
@@ -159,6 +165,15 @@ class _Kind:
         for row in self._find(tx, [place], stamped, 1):
             return row["handle"], _advanced([place], [row])[0]
         return None
+
+    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
+        """Find nothing, lock nothing, and let nothing follow."""
+        self._find(tx, [], stamped, 1)
+        if self.guards.sightings:
+            sight(tx, [], stamped)
+        judgement = Judgement.of_nothing(tx)
+        tx.do("expire_checkpoints", {"scopes": [], "tokens": [], "now": stamped["now"]})
+        judgement.write("reconcile_parked", {**stamped, "errors": json.dumps(FAILURES)})
 
 
 def _params(batch: Sequence[_Place], excluded: Excluded) -> dict[str, object]:
@@ -226,8 +241,7 @@ def watch_checkpoints(database: Database, now: int, guards: Guards) -> None:
             assert_checkpoints(tx, guards)
     except CheckpointsGone as refusal:
         with database.transaction() as tx:
-            params = {"job": JOB, "reasons": [NO_CHECKPOINTS], "details": [str(refusal)]}
-            tx.do("holding_begun", {**params, "now": now, "holds_until": None})
+            hold(tx, JOB, {NO_CHECKPOINTS: str(refusal)}, now, None)
         raise
     with database.transaction() as tx:
-        tx.do("holding_over", {"job": JOB, "reasons": [NO_CHECKPOINTS]})
+        let_go(tx, JOB, [NO_CHECKPOINTS])

@@ -17,7 +17,8 @@ from psycopg.rows import DictRow
 
 from store.batches import Done, Stamp
 from store.database import Database, Transaction
-from store.errors import StoreError, StoreUnavailable, StoreUnusable, TimedOut
+from store.errors import StoreError, TimedOut
+from store.isolation import of_some_rows, said
 
 JOB: Final = "release_sessions"
 # Where the transcripts are: in `agent_sessions`, in another system, or nowhere we may delete them.
@@ -116,8 +117,9 @@ def _release(
         with database.transaction() as tx:
             done = _release_batch(tx, entries, stamp, claim_id, retries)
     except StoreError as error:
-        if isinstance(error, StoreUnusable) or (
-            isinstance(error, StoreUnavailable) and not isinstance(error, TimedOut)
+        # WHY any that timed out: an entry then waits for its own next time.
+        if not isinstance(error, TimedOut) and not of_some_rows(
+            database, JOB, error, lambda tx: _probe(tx, stamp, claim_id, retries)
         ):
             raise
         half = len(entries) // 2
@@ -126,9 +128,15 @@ def _release(
             yield from _release(database, entries[half:], stamp, claim_id, retries)
             return
         with database.transaction() as tx:
-            answers = [(entries[0]["id"], "failed", str(error), None, False)]
+            answers = [(entries[0]["id"], "failed", said(error), None, False)]
             done = complete(tx, answers, stamp, claim_id, retries)
     yield Done({(verdict, None): count for verdict, count in done.items()})
+
+
+def _probe(tx: Transaction, stamp: Stamp, claim_id: UUID, retries: dict[str, Any]) -> None:
+    """The same of no entry. Raises StoreError where no entry could be released."""
+    _release_batch(tx, [], stamp, claim_id, retries)
+    tx.rows("complete_releases", _completion([], stamp, claim_id, retries))
 
 
 def _release_batch(
@@ -171,22 +179,22 @@ def complete(
     retries: dict[str, Any],
 ) -> Counter[str]:
     """End entries as somebody answered; who has no claim on them any more ends none."""
-    ids, verdicts, errors, waits_ms, finals = zip(*answers, strict=True)
-    return _counted(
-        tx.rows(
-            "complete_releases",
-            {
-                **stamp.next_batch(),
-                **retries,
-                "claim_id": claim_id,
-                "ids": list(ids),
-                "verdicts": list(verdicts),
-                "errors": list(errors),
-                "waits_ms": list(waits_ms),
-                "finals": list(finals),
-            },
-        )
-    )
+    return _counted(tx.rows("complete_releases", _completion(answers, stamp, claim_id, retries)))
+
+
+def _completion(
+    answers: Sequence[Answered], stamp: Stamp, claim_id: UUID, retries: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        **stamp.next_batch(),
+        **retries,
+        "claim_id": claim_id,
+        "ids": [number for number, *_ in answers],
+        "verdicts": [answer[1] for answer in answers],
+        "errors": [answer[2] for answer in answers],
+        "waits_ms": [answer[3] for answer in answers],
+        "finals": [answer[4] for answer in answers],
+    }
 
 
 def _counted(rows: Sequence[DictRow]) -> Counter[str]:

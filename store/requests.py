@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -49,14 +49,31 @@ class Taken:
     error: str | None = None
 
 
+# What no policy of a request is longer than, in characters.
+_POLICY_MAX: Final = 10_000
+
+
 def _request(row: DictRow) -> Request:
     scopes = row.pop("scopes")
     return Request(
         request_id=row.pop("id"),
         scopes=None if scopes is None else tuple(scopes),
+        policy=_read(row.pop("policy")),
         overrides=tuple(row.pop("overrides")),
         **row,
     )
+
+
+def _read(policy: str | None) -> Any:
+    """The policy of a row; one that cannot be read is a text, which no policy is."""
+    if policy is None:
+        return None
+    if len(policy) > _POLICY_MAX:
+        return "too long"
+    try:
+        return json.loads(policy)
+    except (ValueError, RecursionError):
+        return "unreadable"
 
 
 def place(
@@ -106,7 +123,15 @@ def take(
         run = None
         if error is None:
             lifted = [each for each in request.overrides if each is not None]
-            run = open_asked(tx, request.job, request.requested_by, lifted, run_id)
+            run = open_asked(
+                tx,
+                request.job,
+                request.requested_by,
+                lifted,
+                run_id,
+                request_id=request_id,
+                policy=request.policy,
+            )
         tx.do(
             "request_settle",
             {
@@ -118,6 +143,13 @@ def take(
             },
         )
     return Taken(request, run, error)
+
+
+def refuse(database: Database, request_id: UUID, error: str) -> None:
+    """Refuse a request that cannot even be judged, if it is still queued."""
+    with database.transaction() as tx:
+        params = {"id": request_id, "state": "refused", "run_id": None, "error": error}
+        tx.do("request_settle", {**params, "now": clock(tx)})
 
 
 def waiting(database: Database, longer_than: timedelta, limit: int) -> list[UUID]:

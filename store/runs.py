@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -39,6 +39,8 @@ class Run:
     error: str | None = None
     more: bool = False
     failing: dict[str, str] = field(default_factory=dict)
+    # By how much the slot before this tick's lay in the future: a clock was ahead then.
+    ahead_ms: int = 0
 
 
 def _run(row: DictRow) -> Run:
@@ -80,7 +82,8 @@ def claim_tick(database: Database, job: str, period: timedelta, run_id: UUID) ->
         claimed = tx.one("claim_slot", {"job": job, "now": now, "period_ms": period_ms})
         if claimed is None:
             return None
-        return _open(tx, Run(run_id, job, claimed["slot"], "schedule", (), "running", now, None))
+        run = Run(run_id, job, claimed["slot"], "schedule", (), "running", now, None)
+        return _open(tx, replace(run, ahead_ms=claimed["ahead_ms"]))
 
 
 def open_run(
@@ -92,14 +95,21 @@ def open_run(
 
 
 def open_asked(
-    tx: Transaction, job: str, requested_by: str, overrides: Sequence[str], run_id: UUID
+    tx: Transaction,
+    job: str,
+    requested_by: str,
+    overrides: Sequence[str],
+    run_id: UUID,
+    *,
+    request_id: UUID | None = None,
+    policy: Any = None,
 ) -> Run:
-    """The same in a transaction that does more."""
-    now = clock(tx)
-    return _open(tx, Run(run_id, job, None, requested_by, tuple(overrides), "running", now, None))
+    """The same in a transaction that does more, for the request of this id and its policy."""
+    run = Run(run_id, job, None, requested_by, tuple(overrides), "running", clock(tx), None)
+    return _open(tx, run, request_id, policy)
 
 
-def _open(tx: Transaction, run: Run) -> Run:
+def _open(tx: Transaction, run: Run, request_id: UUID | None = None, policy: Any = None) -> Run:
     tx.do(
         "open_run",
         {
@@ -108,6 +118,8 @@ def _open(tx: Transaction, run: Run) -> Run:
             "slot": run.slot,
             "requested_by": run.requested_by,
             "overrides": list(run.overrides),
+            "request_id": request_id,
+            "policy": None if policy is None else json.dumps(policy),
             "now": run.started_at,
         },
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from psycopg.rows import DictRow
 
 from store.database import Database, Transaction
-from store.guards import Guards
+from store.guards import AHEAD_BELIEVED_MS, Guards
 
 # What goes on unseen for days is forgotten; so one that goes on is confirmed now and then.
 _CONFIRMED_EVERY: Final = timedelta(hours=1)
@@ -33,7 +33,7 @@ def seen_long_enough(
     Each row has scope, handle, verdict, rev, updated_at and writer_id.
     """
     asked = [row for row in rows if seen_for_ms(row) > 0]
-    seen = _sight(tx, asked, stamped)
+    seen = sight(tx, asked, stamped) if asked else {}
     ripe: list[DictRow] = []
     unripe: list[DictRow] = []
     for row in rows:
@@ -43,12 +43,10 @@ def seen_long_enough(
     return ripe, unripe
 
 
-def _sight(
+def sight(
     tx: Transaction, rows: Sequence[DictRow], stamped: Mapping[str, Any]
 ) -> dict[tuple[str, str], int]:
     """Note the verdicts; for how many milliseconds each has been seen, by (scope, handle)."""
-    if not rows:
-        return {}
     names = ("scope", "handle", "verdict", "rev", "updated_at", "writer_id")
     columns = {f"{name}s": [row[name] for row in rows] for name in names}
     noted = tx.rows("sight", {**stamped, **columns})
@@ -60,11 +58,13 @@ def sight_quiet(
 ) -> int:
     """Note every running row that was not renewed for two heartbeats; gives how many are new.
 
+    Nor is one whose time lies too far ahead to be believed.
     At every tick, so that a row has been seen for long enough when it becomes stale.
     """
     params: dict[str, Any] = {
         "now": now,
         "renewed_since": now - guards.silent_sighting_ms,
+        "believed_until": now + AHEAD_BELIEVED_MS,
         "noted_since": now - _CONFIRMED_EVERY // timedelta(milliseconds=1),
         "batch_max": batch_max,
         "after_scope": "",

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from store.breakers import hold, holds, let_go
 from store.database import Transaction
-from store.guards import Guards
+from store.guards import AHEAD_BELIEVED_MS, Guards
 from store.retention import Milliseconds, before
 
 SILENCE: Final = "silence"
@@ -51,6 +52,7 @@ def standing(
         "scopes": [scope for scope, _ in ages],
         "silent_sinces": [before(now, age) for _, age in ages],
         "renewed_since": now - 2 * guards.heartbeat_ms,
+        "believed_until": now + AHEAD_BELIEVED_MS,
         "now": now,
         "claimed_too": False,
     }
@@ -59,26 +61,25 @@ def standing(
     return Standing(**row)
 
 
-def held_by(
-    tx: Transaction, job: str, found: Standing, now: int, guards: Guards, *, record: bool
-) -> str | None:
-    """The reason for which flips are held now, or None.
+def note(tx: Transaction, job: str, found: Standing, now: int, guards: Guards) -> None:
+    """Write down which holds begin and which are over, as only the job's own ticks do.
 
-    Each is held from when it was first seen for `breaker_hold_ms`, and then no more until it was
-    gone for once. With `record` what begins and ends is written down; without, nothing is.
+    WHY nobody else: a command by ages of its own would end the hold that the next tick needs.
     """
-    reasons = found.reasons()
-    until = {row["reason"]: row["holds_until"] for row in tx.rows("holding", {"job": job})}
-    if record:
-        over = [reason for reason in until if reason not in reasons]
-        if over:
-            tx.do("holding_over", {"job": job, "reasons": over})
-        begun = [reason for reason in reasons if reason not in until]
-        if begun:
-            details = [reasons[reason] for reason in begun]
-            params = {"job": job, "reasons": begun, "details": details, "now": now}
-            tx.do("holding_begun", {**params, "holds_until": now + guards.breaker_hold_ms})
-    for reason in reasons:
+    reasons, known = found.reasons(), holds(tx, job)
+    let_go(tx, job, [each for each in (SILENCE, MASS) if each not in reasons])
+    begun = {reason: said for reason, said in reasons.items() if reason not in known}
+    hold(tx, job, begun, now, now + guards.breaker_hold_ms)
+
+
+def held_by(tx: Transaction, job: str, found: Standing, now: int) -> str | None:
+    """The reason for which flips are held now, or None. Writes nothing.
+
+    Each is held from when a tick first saw it for `breaker_hold_ms`, and then no more until it was
+    gone for once. What no tick has seen yet is held for as long as it lasts.
+    """
+    until = holds(tx, job)
+    for reason in found.reasons():
         if now < until.get(reason, now + 1):
             return reason
     return None

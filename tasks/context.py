@@ -11,6 +11,7 @@ from uuid import UUID
 from config.durations import duration_ms
 from config.guards import GuardPolicy
 from config.policy import Policy
+from store import breakers
 from store.batches import BatchSize, Done, Stamp
 from store.database import Database
 from store.guards import Guards
@@ -126,3 +127,14 @@ class Tally:
     def of(self, arm: str) -> int:
         """Everything that an arm did, whatever the cause."""
         return sum(count for (name, _), count in self._counts.items() if name == arm)
+
+
+def close_breakers(ctx: Context, job: str, tally: Tally, scopes: Sequence[str]) -> None:
+    """Close the breakers of the scopes that a run with the breakers lifted has worked through.
+
+    Those stay open in which a row failed, or was passed over though it is due.
+    """
+    if ctx.guards.breakers or tally.more:
+        return
+    finished = [scope for scope in scopes if scope not in tally.failing]
+    breakers.clear(ctx.database, job, finished, ctx.stamp)

@@ -6,14 +6,15 @@ Why in production: a rejected harvest is silent for the user. What an agent was 
 remembered, and only the server's own table says so.
 Emits: memory_harvest_rejections_total{code}; a warning per scope and code, with their number and
 one example. A code that is none, or one too many, counts as `other`.
-Fails: a batch that cannot be committed counts nothing; the next tick finds the same rows again.
+Fails: a row that cannot be marked is passed over, and its scope named as failing; all others count.
+The next tick finds it again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from store.harvest import (
@@ -44,7 +45,9 @@ class Report:
 
     rejected: int
     pruned: int
+    skipped: int  # They could not be counted: `failing` says why, by scope.
     more: bool  # True: the budget ended before the work did.
+    failing: Mapping[str, str] = field(default_factory=dict)
 
 
 def preview(ctx: Context, scopes: Sequence[str] | None) -> list[Planned]:
@@ -60,7 +63,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
     Safe to repeat at any point: a counted row is marked in the transaction that counts it. Raises
     StoreUnavailable.
     """
-    tally = Tally(ctx.stop)
+    tally = Tally(ctx.stop, ctx.pace)
     announcing = _Announcing()
     try:
         for done, rejections in drain_harvest(ctx.database, scopes, ctx.stamp, ctx.size.rows):
@@ -77,7 +80,9 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
         for done in pruned:
             if tally.add(done):
                 break
-    return Report(tally.of(REJECTED), tally.of(PRUNED), tally.more)
+    return Report(
+        tally.of(REJECTED), tally.of(PRUNED), tally.of("skipped"), tally.more, tally.failing
+    )
 
 
 class _Announcing:

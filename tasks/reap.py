@@ -14,12 +14,12 @@ from datetime import timedelta
 from hashlib import sha256
 
 from config.policy import Policy
-from store.breakers import clear
 from store.due import all_scopes, due_for_reap
 from store.guards import Guards
+from store.looks import Looks
 from store.next_due import Retention, due_by_now
 from store.reap import JOB, preview_reap, reap
-from tasks.context import Context, Planned, Tally
+from tasks.context import Context, Planned, Tally, close_breakers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,12 @@ def due_anywhere(ctx: Context) -> Iterator[list[str]]:
     """Where there is something to delete, by a look at every scope. Writes nothing."""
     if not _deletes(ctx.policy):
         return
+    looks = Looks(ctx.database, JOB, ctx.stop)
     for scopes in all_scopes(ctx.database):
-        with ctx.database.transaction(read_only=True) as tx:
-            found = due_for_reap(tx, ctx.retention(scopes), ctx.stamp.now, ctx.guards)
+        found = looks.due(
+            scopes,
+            lambda tx, some: due_for_reap(tx, ctx.retention(some), ctx.stamp.now, ctx.guards),
+        )
         if found:
             yield found
 
@@ -91,9 +94,7 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     for done in batches:
         if tally.add(done):
             break
-    if not ctx.guards.breakers and not tally.more:
-        finished = [scope for scope, _ in policies if scope not in tally.failing]
-        clear(ctx.database, JOB, finished, ctx.stamp)
+    close_breakers(ctx, JOB, tally, [scope for scope, _ in policies])
     return Report(
         tally.of("max_age"),
         tally.of("keep"),

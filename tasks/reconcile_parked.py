@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.due import due_for_reconcile, live_scopes
+from store.looks import Looks
 from store.reconcile_parked import (
+    JOB,
     arm_of,
     assert_checkpoints,
     preview_reconcile,
@@ -43,9 +45,11 @@ def watch(ctx: Context) -> None:
 
 def due(ctx: Context) -> Iterator[list[str]]:
     """Where a checkpoint says something of a row, of the scopes with running or parked rows."""
+    looks = Looks(ctx.database, JOB, ctx.stop)
     for scopes in live_scopes(ctx.database):
-        with ctx.database.transaction(read_only=True) as tx:
-            found = due_for_reconcile(tx, ctx.leases(scopes), ctx.stamp.now)
+        found = looks.due(
+            scopes, lambda tx, some: due_for_reconcile(tx, ctx.leases(some), ctx.stamp.now)
+        )
         if found:
             yield found
 

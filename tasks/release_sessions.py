@@ -50,7 +50,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
     Safe to repeat at any point: a completed entry is gone. Raises StoreUnavailable, and
     ReleaseStopped where another system cannot be worked with.
     """
-    tally = Tally(ctx.stop)
+    tally = Tally(ctx.stop, ctx.pace)
     with closing(_drain(ctx, scopes)) as batches:
         for done in batches:
             if tally.add(done):

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from store.database import Database
-from store.migrate import create_ledger, migrate
+from store.migrate import create_ledger, migrate, shipped
 from tests.servers import postgres_15_bin, throwaway_postgres
 
 Layout = Literal["plain", "partitioned", "view"]
@@ -75,6 +75,23 @@ def create(url: str, layout: Layout) -> Database:
         database = Database(url, "seen")
     migrate(database)
     return database
+
+
+def create_own_tables_of_0_1_0(url: str) -> None:
+    """The worker's own tables as release 0.1.0 left them."""
+    first = shipped()[0]
+    with psycopg.connect(url) as connection:
+        connection.execute(first.text.encode())
+        connection.execute(
+            "create table maintenance.schema_migrations (version integer primary key,"
+            " name text not null, checksum text not null, applied_at bigint not null default"
+            " (extract(epoch from clock_timestamp()) * 1000)::bigint)"
+        )
+        connection.execute(
+            "insert into maintenance.schema_migrations (version, name, checksum)"
+            " values (%s, %s, %s)",
+            (first.version, first.name, first.checksum),
+        )
 
 
 def _create_partitioned(url: str) -> None:

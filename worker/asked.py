@@ -10,7 +10,7 @@ from config.durations import format_duration
 from config.errors import ConfigError
 from config.policy import Policy
 from config.requested import NEEDED_ARMS, names_nothing, requested_policy
-from store.guards import LIFTABLE
+from store.guards import LIFTABLE, not_lifted
 from store.requests import Request
 from worker.jobs import JOBS
 
@@ -32,10 +32,11 @@ def problem_of(request: Request, now: int, file: Policy, expires: timedelta) -> 
 
     `now` is the database's time; what is older than `expires` may not be meant any more.
     """
-    waited = timedelta(milliseconds=now - request.requested_at)
+    # WHY in numbers: any number may stand there, and not every one is a span of time.
+    waited_ms = now - request.requested_at
     if request.job not in JOBS:
         return "there is no such job in this release"
-    if waited > expires:
+    if waited_ms > expires // timedelta(milliseconds=1):
         return f"nobody took it within {format_duration(expires)}; ask again if it is still meant"
     if problem := _malformed(request):
         return problem
@@ -52,14 +53,21 @@ def problem_of(request: Request, now: int, file: Policy, expires: timedelta) -> 
     return None
 
 
+def _is_name(scope: object) -> bool:
+    """Whether it is a text with something in it; an array of arrays may stand there as well."""
+    return isinstance(scope, str) and scope != ""
+
+
 def _malformed(request: Request) -> str | None:
     if request.scopes is not None:
-        if not request.scopes or not all(request.scopes):
+        if not request.scopes or not all(_is_name(scope) for scope in request.scopes):
             return "it names no scope, or an empty one; name scopes, or none at all for every one"
         if request.job == "audit_memory":
             return "audit_memory knows no scopes"
     if unknown := [guard for guard in request.overrides if guard not in (*LIFTABLE, "all")]:
         return f"there is no guard {str(unknown[0])[:80]!r} that could be lifted"
+    if problem := not_lifted(request.job, [guard for guard in request.overrides if guard]):
+        return problem
     if not request.requested_by.strip() or len(request.requested_by) > _REQUESTED_BY_MAX:
         return "it does not say in so many words who asks"
     return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from celery.worker import consumer
 from celery.worker.state import maybe_shutdown
@@ -16,6 +17,14 @@ from worker.queues import RETRIED
 from worker.transports import told
 
 log = logging.getLogger("sema_maintenance.consumer")
+
+# What the library logs of each single loss; a loop says it once until it has its broker again.
+_SAID_BY_THE_LOOP: Final = (consumer.consumer.CONNECTION_ERROR, consumer.consumer.CONNECTION_RETRY)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not {record.msg, *arguments[:1]} & {*_SAID_BY_THE_LOOP}
 
 
 class Consumer(consumer.Consumer):
@@ -34,6 +43,8 @@ class Consumer(consumer.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._loop = current().loops.consumer
+        self._lost_in_a_row = 0
+        consumer.consumer.logger.addFilter(_is_news)
         super().__init__(*args, **kwargs)
 
     def register_with_event_loop(self, hub: Any) -> None:
@@ -50,6 +61,7 @@ class Consumer(consumer.Consumer):
     def _turned(self) -> None:
         self._loop.turned()
         self._loop.reached()
+        self._lost_in_a_row = 0
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect, however long that takes: a loop that waits for its broker turns all the same."""
@@ -70,12 +82,30 @@ class Consumer(consumer.Consumer):
         self._loop.turned()
         self._loop.lost(str(exc))
         super().on_connection_error_before_connected(exc)
+        self._pause()
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """What is done about a broker that went away."""
         self._loop.turned()
         self._loop.lost(str(exc))
         super().on_connection_error_after_connected(exc)
+        self._pause()
+
+    def _pause(self) -> None:
+        """Let some time pass where the last connection was of no use either.
+
+        WHY: a broker that takes connections and refuses the work would be asked without a break.
+        """
+        wait_s = min(
+            self._lost_in_a_row * RETRIED["interval_step"],
+            RETRIED["interval_max"],
+        )
+        self._lost_in_a_row += 1
+        ends = time.monotonic() + wait_s
+        while (left_s := ends - time.monotonic()) > 0:
+            self._loop.turned()
+            maybe_shutdown()
+            time.sleep(min(left_s, TURN_S))
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
         """What is called with each message; one that cannot be read is logged and dropped.

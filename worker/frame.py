@@ -20,7 +20,7 @@ from config.policy import Policy
 from store import requests, runs
 from store.agents import PostgresAgentStore
 from store.batches import Stamp
-from store.errors import StoreError
+from store.errors import StoreError, StoreUnavailable
 from tasks.context import Context, Planned
 from worker.asked import policy_for, problem_of
 from worker.context import GRACE, Process, deadline
@@ -44,6 +44,8 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
         run = runs.claim_tick(process.database, job, process.entries[job].every, uuid.uuid4())
         if run is None:
             return
+        if run.ahead_ms:
+            log.warning("slot_set_back", extra={"job": job, "ahead_seconds": run.ahead_ms // 1000})
         context = process.context(Stamp(run.started_at, run.run_id))
         if (watch := JOBS[job].watch) is not None:
             watch(context)
@@ -105,11 +107,21 @@ def take(process: Process, request_id: UUID) -> Iterator[tuple[UUID, int]]:
         log.error("request_failed", extra={**who, "error": message})
         if run is not None:
             _end_handing_out(process, run, message)
+        elif not isinstance(error, StoreUnavailable):
+            _refuse(process, request_id, message)
         return
     if over is not None:
         log_run(over)
     for part in range(1, count + 1):
         yield run.run_id, part
+
+
+def _refuse(process: Process, request_id: UUID, message: str) -> None:
+    """Refuse a request that cannot be judged: the poll would meet it again and again."""
+    try:
+        requests.refuse(process.database, request_id, message)
+    except StoreError as error:
+        log.error("request_failed", extra={"request_id": str(request_id), "error": str(error)})
 
 
 def _asked_scopes(process: Process, asked: requests.Request, run: runs.Run) -> Sequence[str] | None:

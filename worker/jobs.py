@@ -67,7 +67,8 @@ def _release(ctx: Context, scopes: Scopes) -> Outcome:
 
 
 def _drain(ctx: Context, scopes: Scopes) -> Outcome:
-    return Outcome(more=drain_harvest.run(ctx, scopes).more)
+    report = drain_harvest.run(ctx, scopes)
+    return Outcome(more=report.more, failing=report.failing)
 
 
 def _housekeeping(ctx: Context, scopes: Scopes) -> Outcome:  # noqa: ARG001 - it knows no scopes

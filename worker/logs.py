@@ -16,9 +16,11 @@ from store.runs import Run
 _log = logging.getLogger("sema_maintenance.run")
 _LEVELS: Final = {"succeeded": logging.INFO, "partial": logging.WARNING}
 
-# How many failing scopes a run's line names, and how long what it says of one may be.
+# How many failing scopes a run's line names, and how long a name and what it says may be.
 _FAILING_MAX: Final = 20
+_NAME_MAX: Final = 200
 _SENTENCE_MAX: Final = 500
+_ERROR_MAX: Final = 1000
 
 # What every record has; the rest was given by the caller as `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -167,10 +169,10 @@ def log_run(run: Run) -> None:
     if run.overrides:
         extra["overrides"] = list(run.overrides)
     if run.error is not None:
-        extra["error"] = run.error
+        extra["error"] = run.error[:_ERROR_MAX]
     if run.failing:
         named = sorted(run.failing.items())[:_FAILING_MAX]
-        extra["failing"] = {scope: error[:_SENTENCE_MAX] for scope, error in named}
+        extra["failing"] = {s[:_NAME_MAX]: error[:_SENTENCE_MAX] for s, error in named}
         if len(run.failing) > _FAILING_MAX:
             extra["failing_more"] = len(run.failing) - _FAILING_MAX
     _log.log(_LEVELS.get(run.state, logging.ERROR), "run", extra=extra)

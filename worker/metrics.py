@@ -203,7 +203,7 @@ METRICS: Final = (
         "Scopes in which the job could not do all it should, until it can.",
         "scopes",
         ("job",),
-        _each(JOBS),
+        _each(_ROW_JOBS),
     ),
     Metric(
         "maintenance_breaker_open",
@@ -227,8 +227,8 @@ METRICS: Final = (
     ),
     Metric(
         "background_agents_overdue",
-        "What the job would do now: rows; outbox entries for release_sessions; rejections for "
-        "drain_harvest. "
+        "What the job would do now if no breaker, outage, silence or mass held it: rows; outbox "
+        "entries for release_sessions; rejections for drain_harvest. "
         "May be minutes old.",
         "rows",
         ("job",),

@@ -16,8 +16,8 @@ OPERATOR: Final = "sema-maintenance.operator"
 # How long whoever sends waits for the broker, and for its word that it has the message.
 _ANSWER_WITHIN: Final = timedelta(seconds=10)
 
-# How a lost broker is tried again, in seconds. WHY not the library's half a minute at last: one that
-# is back is not to wait for its workers.
+# How a lost broker is tried again, in seconds. WHY not the library's half a minute at last: one
+# that is back is not to wait for its workers.
 RETRIED: Final = {"interval_start": 1, "interval_step": 1, "interval_max": 5}
 
 # WHY quorum: a classic queue is gone with its node. WHY a limit: a message whose reader died before

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from config.durations import format_duration
-from store import figures, memory_boundary, preflight
+from store import figures, memory_boundary, needs, preflight
 from store.batches import Backlog
 from store.durations import Durations, Kind
 from tasks.context import Planned
@@ -70,9 +70,13 @@ class Known:
     overdue: Mapping[str, Backlog] = field(default_factory=dict)
 
 
+# What is due and held by these stays due; what is passed over for another cause is not due yet.
+_HELD: Final = frozenset({"breaker", "outage", "silence", "mass"})
+
+
 def backlog(planned: Iterable[Planned]) -> Backlog:
-    """What a dry run found, in sum; what would be passed over is no work to be done."""
-    found = [plan for plan in planned if plan.arm != "skipped"]
+    """What a dry run found to be due, in sum, whether or not something holds it."""
+    found = [plan for plan in planned if plan.arm != "skipped" or plan.cause in _HELD]
     # WHY not `keep`: what it has of a row is not for how long that row has been one too many.
     ages = [plan.oldest_ms for plan in found if plan.arm != "keep"]
     return Backlog(sum(plan.rows for plan in found), max([0, *ages]))
@@ -166,7 +170,9 @@ class Readings:
         return figures.clock_skew(self._process.database, time.time)
 
     def _read_usable(self) -> None:
-        preflight.check(self._process.database, preflight.every(self._process.entries))
+        backend = self._process.settings.release_backend
+        wanted = needs.worker(self._process.entries, _PREVIEWED_JOBS, backend)
+        preflight.check(self._process.database, wanted)
 
     def _read_past(self) -> Past:
         database = self._process.database

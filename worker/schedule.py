@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from celery.schedules import BaseSchedule, schedstate
 
+from config.policy import DEFAULT_FLIP_PERIOD
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -25,7 +27,8 @@ class Entry:
 
 
 SCHEDULE: Final[tuple[Entry, ...]] = (
-    Entry("flip_stale_running", every=timedelta(minutes=1)),
+    # WHY named: the policy file is refused where the outage guard could not watch so rarely.
+    Entry("flip_stale_running", every=DEFAULT_FLIP_PERIOD),
     Entry("reconcile_parked", every=timedelta(minutes=1)),
     Entry("reap", every=timedelta(minutes=10)),
     Entry("release_sessions", every=timedelta(minutes=1)),

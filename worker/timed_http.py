@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import select
 import socket
 import ssl
 import time
@@ -44,13 +45,24 @@ class _Timed:
 
     def sendall(self, data: bytes) -> None:
         """Send everything. Raises TimeoutError."""
-        self._socket.settimeout(left(self.ends))
-        self._socket.sendall(data)
+        # WHY not the socket's own: over TLS that has the whole time for each record of 16 KiB.
+        unsent = memoryview(data)
+        while unsent:
+            self._socket.settimeout(left(self.ends))
+            unsent = unsent[self._socket.send(unsent) :]
 
     def recv_into(self, buffer: Any) -> int:
         """Wait for the next bytes; 0 at the end. Raises TimeoutError."""
         self._socket.settimeout(left(self.ends))
         return self._socket.recv_into(buffer)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing came that was not asked for, and nobody closed the other end."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return False
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return not poller.poll(0)
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - named by the library
         """What an answer is read from."""
@@ -80,6 +92,10 @@ def left(ends: float) -> float:
     return seconds
 
 
+# How a connection that was left open turns out to be gone: over TLS also in words of its own.
+_GONE: Final = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+
 class Line:
     """Requests to one server, one after another, on one connection as long as it lasts.
 
@@ -104,15 +120,17 @@ class Line:
         repeated.
         """
         ends = time.monotonic() + limit_s
-        was_open = self._connection is not None
         try:
-            return self._request(method, target, headers, ends)
-        except ConnectionError:
-            self.close()
-            if not was_open:
-                raise
+            was_open = self._has_open_connection()
+            try:
+                return self._request(method, target, headers, ends)
+            except _GONE:
+                self.close()
+                if not was_open:
+                    raise
             return self._request(method, target, headers, ends)
         except BaseException:
+            # WHY always: nothing may be sent on what is left of a connection that went wrong.
             self.close()
             raise
 
@@ -133,19 +151,30 @@ class Line:
         connection.endheaders()
         response = connection.getresponse()
         reply = Reply(response.status, response.headers)
+        read = False
         if not response.will_close:
             # WHY so short: the status is known, and what it stands for is done.
             timed.ends = min(ends, time.monotonic() + _BODY_MAX_S)
-            with suppress(OSError, http.client.HTTPException):
+            with suppress(OSError, http.client.HTTPException, ValueError):
                 response.read(_BODY_MAX)
-        if response.will_close or not response.isclosed() or reply.status < http.HTTPStatus.OK:
+                read = response.isclosed()
+        # WHY not by `isclosed` alone: a body that makes no sense is closed too, and not at its end.
+        if not read or reply.status < http.HTTPStatus.OK:
             self.close()
         return reply
+
+    def _has_open_connection(self) -> bool:
+        # WHY quiet: what came unasked would be taken for the answer to the next request.
+        if self._timed is not None and not self._timed.is_quiet():
+            self.close()
+        return self._timed is not None
 
     def _opened(self, ends: float) -> tuple[http.client.HTTPConnection, _Timed]:
         if self._connection is None or self._timed is None:
             self._timed = _Timed(self._connect(ends))
             self._connection = http.client.HTTPConnection(self._host, self._port)
+            # WHY: the library would open another by itself, without TLS and without a time limit.
+            self._connection.auto_open = 0
             self._connection.sock = self._timed
         return self._connection, self._timed
 
@@ -162,8 +191,12 @@ class Line:
                 connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._tls is None:
                     return connecting
+                connecting.settimeout(min(CONNECT_MAX_S, left(ends)))
                 return self._tls.wrap_socket(connecting, server_hostname=self._host)
             except OSError as error:
                 connecting.close()
                 failed = error
+            except BaseException:
+                connecting.close()
+                raise
         raise failed

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from amqp import method_framing
 from amqp.serialization import PROPERTY_CLASSES
-from kombu.transport import TRANSPORT_ALIASES, pyamqp, redis
+from kombu.transport import TRANSPORT_ALIASES, pyamqp, redis, virtual
 from kombu.utils import json
+from redis.exceptions import DataError, RedisError, ResponseError
 
 log = logging.getLogger("sema_maintenance.transports")
 
@@ -73,8 +74,62 @@ def _read_json(text: str) -> Any:
         raise ValueError(f"not a message's envelope: {told(error)}") from error
 
 
+class RedisQoS(redis.QoS):
+    """Puts back what was taken and not acknowledged; what is no message is dropped.
+
+    WHY: the library would stumble over such a thing for ever, and put nothing back behind it.
+    """
+
+    def ack(self, delivery_tag: Any) -> None:
+        """Acknowledge one message; where that is refused it counts as done here all the same.
+
+        WHY: it is being worked on already, and would take up room for the next one. What is left
+        of it is put back in an hour, when it has expired.
+        """
+        try:
+            super().ack(delivery_tag)
+        except (RedisError, OSError) as error:
+            log.warning("message_unacknowledged", extra={"problem": told(error)})
+            virtual.QoS.ack(self, delivery_tag)
+
+    def restore_by_tag(self, tag: Any, *args: Any, **kwargs: Any) -> None:
+        """Put one message back."""
+        try:
+            super().restore_by_tag(tag, *args, **kwargs)
+        except Exception as error:
+            # WHY: all that a thing that is none can provoke; the rest is the broker's trouble.
+            if isinstance(error, RedisError | OSError) and not isinstance(error, DataError):
+                raise
+            log.warning("message_dropped", extra={"problem": told(error)})
+            self._remove_from_indices(tag).execute()
+
+
 class RedisChannel(redis.Channel):
     """Pops messages; what is none is dropped, for it is off the list already."""
+
+    QoS = RedisQoS
+
+    def _do_restore_message(
+        self,
+        payload: Any,
+        exchange: Any,
+        routing_key: Any,
+        pipe: Any,
+        leftmost: bool = False,  # noqa: FBT001, FBT002 - the library's own shape
+    ) -> None:
+        # WHY not the library's: it logs a traceback of each that it cannot put back.
+        is_addressed = isinstance(exchange, str) and isinstance(routing_key, str)
+        if not (is_addressed and _is_envelope(payload)):
+            raise ValueError(f"not a message's envelope: {str(payload)[:_TOLD]}")
+        payload["headers"]["redelivered"] = True
+        payload["properties"]["delivery_info"]["redelivered"] = True
+        priority = self._get_message_priority(payload, reverse=False)
+        push = pipe.lpush if leftmost else pipe.rpush
+        queues = self._lookup(exchange, routing_key)
+        if not queues:
+            raise ValueError("no queue to put it back onto")
+        for queue in queues:
+            push(self._q_for_pri(queue, priority), json.dumps(payload))
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -84,12 +139,22 @@ class RedisChannel(redis.Channel):
             # connection does.
             log.warning("message_dropped", extra={"problem": told(error)})
             return True
+        except ResponseError:
+            # WHY: what is being closed is read once more, and what it answers is nobody's any more.
+            if self._closing:
+                return True
+            raise
 
 
 class Redis(redis.Transport):
-    """Redis and Valkey."""
+    """Redis and Valkey; one that refuses a command counts as one that is away.
+
+    WHY: a replica, one that is full, or a user without permission answers, and may do the work
+    again a moment later. The library lets the process end instead.
+    """
 
     Channel = RedisChannel
+    connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def _deliver(self, message: object, queue: str) -> None:
         # WHY here: past this point the library would take a missing member for a lost connection.

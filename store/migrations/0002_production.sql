@@ -1,35 +1,31 @@
 -- What the worker needs to be left alone: guards, requests, totals, harvest rejections. Nothing that
--- the release before reads or writes changes its meaning, so that both work on one database.
+-- the release before reads or writes changes its meaning, so that both work on one database. What
+-- tables that are in use gain comes after this, in 0003 and 0004.
 
--- A run whose failing scopes did not stop the others is partial; failing: a sentence by scope.
-alter table maintenance.runs drop constraint runs_state_check;
-alter table maintenance.runs add constraint runs_state_check
-    check (state in ('running', 'succeeded', 'partial', 'failed'));
-alter table maintenance.run_parts add column failing jsonb not null default '{}';
-create index runs_finished on maintenance.runs (finished_at) where finished_at is not null;
-
--- Set once the run's duration, and with it its right to be counted from its own rows, went into
--- journal_totals. From then on its report stays as it is.
-alter table maintenance.runs add column rolled_up_at bigint;
-create index runs_not_rolled_up on maintenance.runs (finished_at)
-    where finished_at is not null and rolled_up_at is null;
-create index runs_completed on maintenance.runs (job, finished_at desc, id desc)
-    where state in ('succeeded', 'partial');
-
--- Scopes in which a job could not do all it should, until a run of theirs does.
+-- Scopes in which a job could not do all it should, until a run of theirs does. after: behind which
+-- row each kind of its batches gave the scope up, so that the next run gets to what is behind it.
+-- scope_key, here and below: WHY a hash: an entry of an index has room for 2704 bytes, and a scope that
+-- the ledger's own key just holds leaves none for a column beside it. WHY not convert_to: it may not
+-- be used in a generated column. Escaped like this every text gives its own bytes.
 create table maintenance.failing_scopes (
-    job     text not null,
-    scope   text not null,
-    run_id  uuid not null,
-    error   text not null,
-    since   bigint not null,
-    last_at bigint not null,
-    primary key (job, scope)
+    job       text not null,
+    scope     text not null,
+    run_id    uuid not null,
+    error     text not null,
+    since     bigint not null,
+    last_at   bigint not null,
+    after     jsonb not null default '{}',
+    scope_key bytea not null generated always as (
+        sha256(decode(replace(scope, E'\\', E'\\\\'), 'escape'))
+    ) stored,
+    primary key (job, scope_key)
 );
 
 -- A verdict from silence or absence counts only once the same verdict over the same revision is old
 -- enough by the database's clock. moved_at: when the row was last seen at another revision. WHY
 -- updated_at as well: a key that was deleted and put anew may be at the same revision.
+-- 'flipped' is no verdict but a record: the row is at this revision because a flip put it there.
+-- key: of scope and handle, with the one character between them that no text holds.
 create table maintenance.sightings (
     scope      text not null,
     handle     text not null,
@@ -40,9 +36,16 @@ create table maintenance.sightings (
     first_seen bigint not null,
     last_seen  bigint not null,
     moved_at   bigint,
-    primary key (scope, handle, verdict)
+    key        bytea not null generated always as (
+        sha256(decode(
+            replace(scope, E'\\', E'\\\\') || E'\\000' || replace(handle, E'\\', E'\\\\'),
+            'escape'
+        ))
+    ) stored,
+    primary key (key, verdict)
 );
-create index sightings_last_seen on maintenance.sightings (last_seen);
+create index sightings_last_seen on maintenance.sightings (last_seen) where verdict <> 'flipped';
+create index sightings_flipped on maintenance.sightings (last_seen) where verdict = 'flipped';
 create index sightings_moved_at on maintenance.sightings (moved_at) where moved_at is not null;
 
 -- Whether a job has watched without a gap: when it ticked last, on which server, and when something
@@ -66,19 +69,25 @@ create table maintenance.breakers (
     opened_at   bigint not null,
     detail      text not null,
     holds_until bigint,
-    primary key (job, scope, reason)
+    scope_key   bytea not null generated always as (
+        sha256(decode(replace(scope, E'\\', E'\\\\'), 'escape'))
+    ) stored,
+    primary key (job, scope_key, reason)
 );
 
 -- When a job next has to look at a scope, so that a tick asks only those whose time has come. A time
 -- that has come stays until a look finds nothing to do there: what was lost is looked at again.
 create table maintenance.scope_next_due (
-    job      text not null,
-    scope    text not null,
-    next_due bigint not null,
-    primary key (job, scope)
+    job       text not null,
+    scope     text not null,
+    next_due  bigint not null,
+    scope_key bytea not null generated always as (
+        sha256(decode(replace(scope, E'\\', E'\\\\'), 'escape'))
+    ) stored,
+    primary key (job, scope_key)
 );
 -- WHY >= 0: who asks for one scope does not say so, and cannot be given this index for it.
-create index scope_next_due_time on maintenance.scope_next_due (job, next_due, scope)
+create index scope_next_due_time on maintenance.scope_next_due (job, next_due, scope_key)
     where next_due >= 0;
 
 -- The last look of a job at all its scopes: since when, how far it has come (finished_at null: it is
@@ -119,9 +128,6 @@ create table maintenance.requests (
 );
 create index requests_queued on maintenance.requests (requested_at) where state = 'queued';
 create index requests_not_taken on maintenance.requests (requested_at) where state <> 'taken';
-create index requests_run on maintenance.requests (run_id) where run_id is not null;
--- When the message of a part was last sent, so that one which was lost can be sent again.
-alter table maintenance.run_parts add column queued_at bigint;
 create index requests_over on maintenance.requests (requested_at) where state <> 'queued';
 
 -- Memory-harvest rejections: the server inserts, the drain counts each once.
@@ -145,8 +151,3 @@ create table maintenance.harvest_codes (
     code        text primary key,
     admitted_at bigint not null
 );
-
--- Up to when a person has accepted what was written to the transcript of a suspect entry.
-alter table maintenance.session_releases add column accepted_until bigint;
-create index session_releases_aside on maintenance.session_releases (state, id)
-    where state <> 'pending';

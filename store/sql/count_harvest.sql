@@ -24,7 +24,7 @@ journaled as (
     from kinds k
 )
 select
-    k.scope, k.code, k.count, left(c.given, 100) as given, left(c.detail, 500) as detail,
+    left(k.scope, 200) as scope, k.code, k.count, left(c.given, 100) as given, left(c.detail, 500) as detail,
     left(c.session_id, 200) as session_id, c.occurred_at
 from kinds k
 join counted c on c.id = k.example

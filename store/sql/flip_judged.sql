@@ -23,7 +23,8 @@ flipped as (
     set {flip_assignments}
     from unmoved u
     where a.scope = u.scope and a.handle = u.handle and a.rev = u.rev
-    returning a.scope
+    returning {flip_returned}
 ),
+{flip_recorded},
 {flip_journal}
 select scope, count(*) as done from flipped group by scope

@@ -17,7 +17,8 @@ flipped as (
         and {silent}
         and a.handle > p.after_handle
         and a.handle <= p.upto_handle
-    returning a.scope
+    returning {flip_returned}
 ),
+{flip_recorded},
 {flip_journal}
 {flip_result}

@@ -24,7 +24,8 @@ flipped as (
     set {flip_assignments}
     from due d
     where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
-    returning a.scope
+    returning {flip_returned}
 ),
+{flip_recorded},
 {flip_journal}
 {flip_result}

@@ -6,11 +6,11 @@ with asked as (
 ),
 forgotten as (
     delete from maintenance.scope_next_due n
-    using asked d
-    where n.job = %(job)s and n.scope = d.scope and d.next_due is null
+    using asked p
+    where n.job = %(job)s and n.scope_key = {scope_key} and p.next_due is null
 )
 insert into maintenance.scope_next_due as n (job, scope, next_due)
 select %(job)s, d.scope, d.next_due
 from asked d
 where d.next_due is not null
-on conflict (job, scope) do update set next_due = excluded.next_due
+on conflict (job, scope_key) do update set next_due = excluded.next_due

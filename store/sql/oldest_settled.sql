@@ -31,6 +31,6 @@ left join lateral (
 ) u on true
 left join lateral (
     select d.next_due from maintenance.scope_next_due d
-    where d.job = 'reap' and d.scope = p.scope
+    where d.job = 'reap' and d.scope_key = {scope_key}
     limit 1
 ) n on true

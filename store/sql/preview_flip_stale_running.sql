@@ -32,8 +32,10 @@ found as (
     ) a
     cross join (select %(seen_for_ms)s::bigint as seen_for_ms) w
     left join maintenance.sightings t
-        on t.scope = a.scope and t.handle = a.handle and t.verdict = 'stale_running'
+        on {sighting_of_row} and t.verdict = 'stale_running'
 )
-select scope, cause, count(*) as rows, max(silent_since - updated_at) as oldest_ms
+select
+    scope, cause, count(*) as rows,
+    least(max(silent_since::numeric - updated_at), 9223372036854775807)::bigint as oldest_ms
 from found
 group by scope, cause

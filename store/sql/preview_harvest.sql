@@ -22,11 +22,14 @@ admitted as (
 )
 select
     h.scope, 'rejected' as arm, {harvest_counted_as} as cause, count(*) as rows,
-    greatest(coalesce(%(now)s - min(h.occurred_at), 0), 0) as oldest_ms
+    least(greatest(coalesce(%(now)s - min(h.occurred_at)::numeric, 0), 0), 9223372036854775807)::bigint
+        as oldest_ms
 from waiting h
 group by 1, 3
 union all
-select h.scope, 'pruned', null, count(*), greatest(%(before)s - min(h.counted_at), 0)
+select
+    h.scope, 'pruned', null, count(*),
+    least(greatest(%(before)s - min(h.counted_at)::numeric, 0), 9223372036854775807)::bigint
 from maintenance.harvest_rejections h
 where h.counted_at is not null
     and h.counted_at < %(before)s

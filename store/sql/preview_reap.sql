@@ -11,7 +11,9 @@ with part as (
 )
 select
     p.scope, settled.rows + unsettled.rows as rows,
-    p.last_at + 1 - least(settled.oldest_at, unsettled.oldest_at) as oldest_ms,
+    least(
+        p.last_at::numeric + 1 - least(settled.oldest_at, unsettled.oldest_at), 9223372036854775807
+    )::bigint as oldest_ms,
     settled.met + unsettled.met - settled.rows - unsettled.rows as guarded
 from part p
 cross join lateral (

@@ -43,7 +43,7 @@ found as (
     cross join lateral (select a.verdict) v
     cross join lateral (select {reconcile_seen_for} as seen_for_ms) w
     left join maintenance.sightings t
-        on t.scope = a.scope and t.handle = a.handle and t.verdict = a.verdict
+        on {sighting_of_row} and t.verdict = a.verdict
     where a.verdict is not null
 )
 select scope, verdict, count(*) as rows, max(overdue_ms) as oldest_ms

@@ -3,13 +3,13 @@
 -- Locks:  up to %(batch_max)s rows, SKIP LOCKED.
 -- Index:  sightings_last_seen (last_seen).
 with old as (
-    select s.scope, s.handle, s.verdict
+    select s.key, s.verdict
     from maintenance.sightings s
-    where s.last_seen < %(before)s
+    where s.verdict <> 'flipped' and s.last_seen < %(before)s
     order by s.last_seen
     limit %(batch_max)s
     for update skip locked
 )
 delete from maintenance.sightings s
 using old
-where s.scope = old.scope and s.handle = old.handle and s.verdict = old.verdict
+where s.key = old.key and s.verdict = old.verdict

@@ -1,5 +1,6 @@
--- The requests that these runs were opened for.
--- Index:  requests_run (run_id) where run_id is not null.
+-- The requests that these runs were opened for, as the runs say.
+-- Index:  the primary keys.
 select {request_columns}
-from maintenance.requests q
-where q.run_id is not null and q.run_id = any (%(run_ids)s::uuid[])
+from unnest(%(run_ids)s::uuid[]) as k (run_id)
+join maintenance.runs r on r.id = k.run_id
+join maintenance.requests q on q.id = r.request_id and q.run_id = r.id

@@ -2,10 +2,9 @@
 -- has said yet. What it costs follows the rows that settled in that time.
 -- WHY compared as pairs and in order: background_agents_terminal begins with the scope, and Postgres
 -- 18 would skip through every scope of it where it expects few.
--- WHY lateral with a limit: one probe of its key a scope, whatever the planner expects. WHY collate:
--- compared by the ledger's collation, the key of our own table would not serve.
+-- WHY lateral with a limit: one probe of its key a scope, whatever the planner expects.
 -- Index:  background_agents_settled (settled_at, scope); scope_next_due's key.
-select s.scope, n.next_due
+select p.scope, n.next_due
 from (
     select distinct b.scope
     from (
@@ -18,9 +17,9 @@ from (
         order by a.settled_at, a.scope
         offset 0
     ) b
-) s
+) p
 left join lateral (
     select d.next_due from maintenance.scope_next_due d
-    where d.job = 'reap' and d.scope = s.scope collate "default"
+    where d.job = 'reap' and d.scope_key = {scope_key}
     limit 1
 ) n on true

@@ -17,7 +17,7 @@ noted as (
         %(updated_ats)s::bigint[], %(writer_ids)s::text[]
     ) as r (scope, handle, verdict, rev, updated_at, writer_id)
     order by r.scope collate "C", r.handle collate "C", r.verdict collate "C"
-    on conflict (scope, handle, verdict) do update
+    on conflict (key, verdict) do update
         set {sighting_renewed}
     returning s.scope, s.handle, s.first_seen
 )

@@ -1,5 +1,6 @@
 -- Notes running rows as silent that nobody renewed lately, long before they are stale: so that a row
--- has been seen when its time comes, and a writer whose clock is behind is seen to live meanwhile.
+-- has been seen when its time comes, and a writer whose clock is wrong is seen to live meanwhile: one
+-- that is behind, or so far ahead that its times are not believed.
 -- A row that is noted as it is, and not too long ago, is left out. Returns how many rows this batch
 -- met, and the key it ended at.
 -- Locks:  sightings by (scope, handle, verdict), as sight.sql takes them.
@@ -8,10 +9,10 @@ with quiet as materialized (
     select a.scope, a.handle, a.rev, a.updated_at, a.writer_id
     from ledger.background_agents a
     left join maintenance.sightings t
-        on t.scope = a.scope and t.handle = a.handle and t.verdict = 'stale_running'
+        on {sighting_of_row} and t.verdict = 'stale_running'
     where a.status = 'running'
         and (a.scope, a.handle) > (%(after_scope)s, %(after_handle)s)
-        and a.updated_at <= %(renewed_since)s
+        and (a.updated_at <= %(renewed_since)s or a.updated_at > %(believed_until)s)
         and (
             t.rev is null
             or t.rev <> a.rev
@@ -28,7 +29,7 @@ noted as (
     select q.scope, q.handle, 'stale_running', q.rev, q.updated_at, q.writer_id, %(now)s, %(now)s
     from quiet q
     order by q.scope collate "C", q.handle collate "C"
-    on conflict (scope, handle, verdict) do update
+    on conflict (key, verdict) do update
         set {sighting_renewed}
 )
 select q.scope, q.handle, count(*) over () as met

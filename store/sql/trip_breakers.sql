@@ -4,4 +4,4 @@ insert into maintenance.breakers (job, scope, reason, opened_at, detail)
 select %(job)s, s.scope, 'rows', {at}, s.detail
 from unnest(%(scopes)s::text[], %(details)s::text[]) as s (scope, detail)
 order by s.scope
-on conflict (job, scope, reason) do nothing
+on conflict (job, scope_key, reason) do nothing

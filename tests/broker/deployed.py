@@ -71,9 +71,10 @@ class Deployed:
         self._nodes: list[Node] = []
         self.app: Celery = deployment.producer()
 
-    def worker(self, pool: str = "threads", **settings: object) -> Node:
+    def worker(self, pool: str = "threads", *options: str, **settings: object) -> Node:
         """Start a worker; it is at work when this comes back."""
-        node = self._start("worker", _WorkerContainer, {"WORKER_POOL": pool, **settings})
+        settings = {"WORKER_POOL": pool, **settings}
+        node = self._start("worker", _WorkerContainer, settings, *options)
         wait_until(lambda: READY in node.logs() or not node.is_alive(), "a worker at work")
         assert node.ready(), node.logs()
         return node
@@ -83,11 +84,15 @@ class Deployed:
         return self._start("beat", _BeatContainer, settings)
 
     def _start(
-        self, part: str, container: type[CeleryWorkerContainer], settings: dict[str, object]
+        self,
+        part: str,
+        container: type[CeleryWorkerContainer],
+        settings: dict[str, object],
+        *options: str,
     ) -> Node:
         name = f"{part}-{self.deployment.broker_url.partition(':')[0]}-{len(self._nodes) + 1}"
         environ = environment(**{**self.deployment.settings, **settings})
-        command = [sys.executable, "-m", "celery", "-A", "worker", part]
+        command = [sys.executable, "-m", "celery", "-A", "worker", part, *options]
         process = LocalProcess(name, command, environ, self._folder / f"{name}.log")
         self._stack.callback(process.remove)
         node = Node(container(process), self.app)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,8 +19,10 @@ from config.policy import Arms, Policy, ScopePolicy, parse_policy
 from config.settings import load_settings
 from store import runs
 from store.agents import PostgresAgentStore
+from store.batches import Stamp
 from store.database import Database
 from store.errors import StoreError
+from tasks import release_sessions
 from tests.store.stores import ended
 from tests.waiting import WITHIN_S, wait_until
 from worker import frame
@@ -179,15 +182,15 @@ def test_what_was_found_first_is_handed_out_although_the_rest_cannot_be_found(
     ledger.do("update maintenance.schedule set last_slot = 0")
     ledger.do("update maintenance.scope_scans set finished_at = null, after_scope = null")
     ledger.do(
-        "create function refuse() returns trigger language plpgsql as"
+        "create function refuse_scans() returns trigger language plpgsql as"
         " $$ begin raise exception 'no'; end $$;"
-        "create trigger refuse before update of after_scope on maintenance.scope_scans"
-        " for each row execute function refuse()"
+        "create trigger refuse_scans before update of after_scope on maintenance.scope_scans"
+        " for each row execute function refuse_scans()"
     )
     try:
         parts = [*frame.tick(process, "reap")]
     finally:
-        ledger.do("drop trigger refuse on maintenance.scope_scans; drop function refuse()")
+        ledger.do("drop trigger refuse_scans on maintenance.scope_scans; drop function refuse_scans()")
     for run_id, number in parts:
         frame.work(process, run_id, number)
 
@@ -418,6 +421,21 @@ def test_a_breaker_waits_for_the_person_who_lets_the_job_finish_that_scope(
         (scope,) for scope in ("a", "c", "d", "e")
     ]
     assert reap().report == {"skipped/breaker": 4}
+
+
+def test_releases_keep_the_pace_of_the_process(ledger: Ledger, process_of: MakeProcess) -> None:
+    """After each batch they wait for as long as its entries ask for."""
+    ledger.do(
+        "insert into maintenance.session_releases"
+        " (scope, session_id, handle, settled_at, run_id, queued_at, not_before)"
+        " select 'a', 'gone ' || n, 'row', 0, gen_random_uuid(), 0, 0 from generate_series(1, 5) n"
+    )
+    paced: list[int] = []
+    context = process_of(RELEASE_BATCH="2").context(Stamp(1_000))
+
+    assert release_sessions.run(replace(context, pace=paced.append), None).absent == 5
+
+    assert paced == [2, 2, 1]
 
 
 def test_a_job_is_held_down_to_its_pace_and_a_stop_ends_the_wait(

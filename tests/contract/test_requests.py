@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import psycopg
@@ -27,6 +27,12 @@ FILE = parse_policy('[defaults]\nmax_age = "1h"\nkeep = 50\n', "policy.toml")
 SCOPES = ["a", "b", "c", "d", "e"]
 ROWS = 4
 LIFETIME = timedelta(minutes=2)
+
+
+class Raw(NamedTuple):
+    """A policy as it is written into the row."""
+
+    text: str
 
 
 class Asked:
@@ -65,7 +71,8 @@ class Asked:
             **columns,
         }
         if "policy" in columns:
-            given["policy"] = json.dumps(columns["policy"])
+            policy = columns["policy"]
+            given["policy"] = policy.text if isinstance(policy, Raw) else json.dumps(policy)
         names, places = ", ".join(given), ", ".join(["%s"] * len(given))
         statement = f"insert into maintenance.requests ({names}) values ({places})"
         self.do(statement, *given.values())
@@ -180,6 +187,8 @@ def test_request_delivered_again_does_nothing_more(
         ({"job": "audit_memory", "scopes": ["a"]}, "knows no scopes"),
         ({"overrides": ["holds"]}, "no guard 'holds'"),
         ({"overrides": [None]}, "no guard"),
+        ({"overrides": ["floors", "outage"]}, "reap has no guard 'outage'; it has fresh-flips, "),
+        ({"job": "drain_harvest", "overrides": ["sightings"]}, "drain_harvest has no guard"),
         ({"requested_by": "  "}, "who asks"),
         ({"requested_by": "x" * 10_000}, "who asks"),
         ({"policy": []}, "not an object"),
@@ -240,18 +249,59 @@ def test_request_that_no_policy_gives_anything_to_do_is_refused_with_the_reason(
     )
 
 
-def test_policy_that_is_bent_after_it_was_judged_fails_its_part(asked: Asked) -> None:
+def test_policy_that_is_bent_after_it_was_judged_changes_nothing(asked: Asked) -> None:
+    """The run has taken over what was asked for."""
     request_id = asked.row(policy={"keep": 3})
     parts = [*frame.take(asked.process, request_id)]
-    asked.do("""update maintenance.requests set policy = '{"keep": "x"}'""")
+    asked.do("""update maintenance.requests set policy = '{"keep": 1}'""")
 
     work_off(asked.process, parts)
 
-    run = asked.run_of(request_id)
-    assert run.state == "failed"
-    assert run.error is not None
-    assert "not a whole number" in run.error
-    assert set(asked.left().values()) == {ROWS}
+    assert asked.run_of(request_id).state == "succeeded"
+    assert set(asked.left().values()) == {3}
+
+
+def test_request_that_says_it_was_taken_rules_no_run(asked: Asked) -> None:
+    """Whoever may write requests writes one that names a tick's run: its policy is not asked."""
+    process = asked.worker(parse_policy("[defaults]\nkeep = 3", "policy.toml"))
+    parts = [*frame.tick(process, "reap")]
+    [run] = asked.rows("select id from maintenance.runs")
+    forged = asked.row(state="taken", run_id=run["id"], policy={"keep": 1})
+
+    work_off(process, parts)
+
+    assert set(asked.left().values()) == {3}
+    assert requests.of_runs(asked.database, [run["id"]]) == {}
+    assert asked.request(forged).state == "taken"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"requested_at": -(2**63)},
+        {"policy": Raw('{"keep": 1e5000}')},
+        {"policy": Raw("[" * 3000 + "]" * 3000)},
+        {"policy": Raw('{"keep": "' + "x" * 20_000 + '"}')},
+        {"scopes": [["a", "b"], ["c", "d"]]},
+    ],
+    ids=["long ago", "huge number", "deep", "long", "two dimensions"],
+)
+def test_poisoned_request_is_refused_and_holds_up_nobody(
+    asked: Asked, columns: dict[str, Any]
+) -> None:
+    """It is the oldest, so that the poll meets it first; the good one behind it is done."""
+    poisoned = asked.row(**{"requested_at": 1} | columns)
+    good = asked.row(policy={"keep": 3})
+    asked.do(
+        "update maintenance.requests set requested_at = requested_at - 60000 where id = %s", good
+    )
+
+    work_off(asked.process, [*frame.poll(asked.process, timedelta(minutes=2))])
+
+    assert asked.request(poisoned).state == "refused"
+    assert asked.request(poisoned).error
+    assert asked.run_of(good).state == "succeeded"
+    assert {r.request_id for r in requests.not_taken(asked.database, None, 10)} == {poisoned}
 
 
 def test_ticks_parts_know_nothing_of_requests(asked: Asked) -> None:

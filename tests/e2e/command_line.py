@@ -22,8 +22,9 @@ SECRET = "s3cret-word"
 
 # The flags of `reap` that delete every finished row, which nobody means by accident.
 EVERY_FINISHED = ("--keep", "0", "--override", "floors")
-# Acts on what nobody has seen before, and on a server that was just started.
-AT_ONCE = ("--override", "sightings", "--override", "outage")
+# Acts on what nobody has seen before; and on a server that was just started.
+UNSEEN = ("--override", "sightings")
+AT_ONCE = (*UNSEEN, "--override", "outage")
 
 
 @dataclass(frozen=True, slots=True)

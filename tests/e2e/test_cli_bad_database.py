@@ -181,7 +181,7 @@ def poor(ledger: Ledger) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("job", "lacking"),
     [
-        ("reap", "DELETE on public.background_agents"),
+        ("reap", "UPDATE, DELETE on public.background_agents"),
         ("flip-stale-running", "UPDATE on public.background_agents"),
         ("reconcile-parked", "UPDATE on public.background_agents"),
         ("release-sessions", "UPDATE, DELETE on public.agent_sessions"),
@@ -201,7 +201,7 @@ def test_a_role_that_lacks_a_privilege(
 def test_a_role_that_lacks_a_privilege_on_the_workers_own_tables(
     refused: Callable[..., str], ledger: Ledger, poor: str
 ) -> None:
-    ledger.do("grant delete on public.background_agents to poor")
+    ledger.do("grant update, delete on public.background_agents to poor")
 
     problem = refused(*REAP, MAINT_DATABASE_URL=poor)
 

@@ -122,6 +122,28 @@ def test_flags_that_cannot_be_used(
 
 
 @pytest.mark.parametrize(
+    ("job", "guard", "has"),
+    [
+        ("reap", "sightings", "it has fresh-flips, plausible-times, floors, breakers"),
+        ("flip-stale-running", "fresh-flips", "it has sightings, outage, plausible-times, floors"),
+        ("reconcile-parked", "breakers", "it has sightings, plausible-times, floors"),
+        ("release-sessions", "floors", "it has none"),
+        ("drain-harvest", "sightings", "it has none"),
+        ("audit-memory", "outage", "it has none"),
+    ],
+)
+def test_a_guard_that_the_job_does_not_have_is_not_lifted(
+    refused: Callable[..., str], job: str, guard: str, has: str
+) -> None:
+    """Or it would stand on record as lifted though nothing was."""
+    scope = () if job == "audit-memory" else ("--scope", "s")
+
+    problem = refused(job, *scope, "--override", "all", "--override", guard)
+
+    assert f"{job.replace('-', '_')} has no guard '{guard}'; {has}" in problem
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
         ("MAINT_POLICY_FIEL", "x", "MAINT_POLICY_FIEL is not a setting; did you mean"),

@@ -160,6 +160,7 @@ def test_broker_that_is_down_costs_one_line_and_the_request_stands(
         (("--scope", "s", "--max-age", "10"), "no unit"),
         (("--scope", "", "--keep", "1"), "cannot be empty"),
         (("--scope", "s", "--keep", "1", "--override", "holds"), "cannot be lifted"),
+        (("--scope", "s", "--keep", "1", "--override", "outage"), "reap has no guard 'outage'"),
         (("--scope", "s", "--policy", "p.toml"), "--policy and --enqueue contradict"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store.database import Database
 from store.ledger_io import export_lines
-from tests.e2e.command_line import AT_ONCE, CHECKOUT, CommandLine, lines
+from tests.e2e.command_line import AT_ONCE, CHECKOUT, UNSEEN, CommandLine, lines
 from tests.e2e.placed import Ledger
 
 SAMPLE = CHECKOUT / "examples" / "ledger.jsonl"
@@ -71,7 +71,7 @@ def test_an_export_makes_the_same_ledger_again(cli: CommandLine, ledger: Ledger)
     """Also what only a job leaves behind, and numbers that no float holds."""
     cli.json("import", str(SAMPLE))
     cli.json("flip-stale-running", "--all-scopes", "--yes", "--stale-after", "15m", *AT_ONCE)
-    cli.json("reconcile-parked", "--all-scopes", "--yes", "--stale-claim-after", "15m", *AT_ONCE)
+    cli.json("reconcile-parked", "--all-scopes", "--yes", "--stale-claim-after", "15m", *UNSEEN)
     ledger.agent("odd", updated_at=-5, spawned_at=2**63 - 1, rev=-(2**63))
     ledger.query(
         "update public.background_agents set content = %s::text::jsonb where handle = 'odd'"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from store.database import Database
-from tests.e2e.command_line import AT_ONCE, EVERY_FINISHED, CommandLine
+from store.records import STALE_RUNNING_REAP_ATTRIBUTION
+from tests.e2e.command_line import AT_ONCE, EVERY_FINISHED, UNSEEN, CommandLine
 from tests.e2e.placed import Ledger
 
 HOUR = 3_600_000
@@ -111,6 +112,41 @@ def test_flags_take_the_place_of_the_files_ages_but_not_of_its_release_delay(
     assert release["delay"] == 7 * 60_000
 
 
+def test_flags_of_a_reap_leave_the_guard_of_fresh_flips_the_files_stale_age(
+    cli: CommandLine, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Flipped 20 minutes ago, of two hours; one scope has an age of its own, another has none."""
+    now = ledger.now()
+    for scope in ("s", "t", "u"):
+        flipped = {"error": STALE_RUNNING_REAP_ATTRIBUTION}
+        settled = {"status": "failed", "updated_at": now - HOUR // 3, "settled_at": now - HOUR // 3}
+        ledger.agent("flipped", scope=scope, content=flipped, **settled)
+        ledger.finished("newer", scope=scope, settled_at=now - 1000)
+    file = policy_file(
+        tmp_path,
+        '[defaults]\nmax_age = "90d"\nstale_running_max_age = "2h"\n'
+        '[[override]]\nmatch = "t"\nstale_running_max_age = "10m"\n'
+        '[[override]]\nmatch = "u"\nstale_running_max_age = "off"\n',
+    )
+
+    run = cli.json("reap", *OVER_ALL, "--keep", "1", MAINT_POLICY_FILE=file)
+
+    assert run["report"] == {"max_age": 0, "keep": 2, "skipped/fresh_flip": 1}
+    assert ledger.handles("s") == ["flipped", "newer"]
+
+
+def test_flip_by_hand_says_that_its_hold_ends_with_the_schedules_ticks(
+    cli: CommandLine, ledger: Ledger
+) -> None:
+    """The stale age is so short that the server is up for longer: it is not held by that."""
+    ledger.running("silent")
+
+    ended = cli.run("flip-stale-running", *OVER_ALL, "--stale-after", "1ms", "--override", "floors")
+
+    assert "skipped/silence 1" in ended.stdout
+    assert "only the schedule's own ticks end such a hold" in ended.stderr
+
+
 @pytest.mark.parametrize("job", ["reap", "flip-stale-running"])
 def test_a_policy_that_names_nothing_for_a_job_does_nothing_and_says_so(
     cli: CommandLine, ledger: Ledger, tmp_path: Path, job: str
@@ -165,7 +201,7 @@ def test_reconcile_without_a_lease_fails_only_what_its_checkpoint_says(
     ledger.checkpoint("asked")
 
     waits = cli.json("reconcile-parked", "--scope", "s")
-    run = cli.json("reconcile-parked", "--scope", "s", *AT_ONCE)
+    run = cli.json("reconcile-parked", "--scope", "s", *UNSEEN)
 
     assert waits["report"] == {"skipped/sighting": 1}
     assert run["report"] == {"failed/checkpoint_missing": 1}
@@ -207,7 +243,7 @@ def test_release_by_hand_after_a_reap(cli: CommandLine, ledger: Ledger, tmp_path
     [
         ("reap", "--max-age", "1h", "--keep", "1"),
         ("flip-stale-running", "--stale-after", "15m", *AT_ONCE),
-        ("reconcile-parked", "--stale-claim-after", "15m", *AT_ONCE),
+        ("reconcile-parked", "--stale-claim-after", "15m", *UNSEEN),
         ("release-sessions",),
     ],
     ids=lambda arguments: str(arguments[0]),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from store.database import Database
-from tests.e2e.command_line import AT_ONCE, CHECKOUT, CommandLine
+from tests.e2e.command_line import AT_ONCE, CHECKOUT, UNSEEN, CommandLine
 
 SAMPLE = CHECKOUT / "examples" / "ledger.jsonl"
 OVER_ALL = ("--all-scopes", "--yes")
@@ -31,7 +31,7 @@ def test_a_day_of_an_operator(cli: CommandLine) -> None:
     jobs = {
         "reap": ("--max-age", "1h", "--keep", "5"),
         "flip-stale-running": ("--stale-after", "15m", *AT_ONCE),
-        "reconcile-parked": ("--stale-claim-after", "15m", *AT_ONCE),
+        "reconcile-parked": ("--stale-claim-after", "15m", *UNSEEN),
         "release-sessions": (),
     }
     for job, flags in jobs.items():

@@ -1,5 +1,6 @@
 """`migrate`: the worker's own tables, a new ledger, and the indexes that an existing one lacks."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -14,7 +15,7 @@ from store.indexes import create_missing_indexes, shipped_indexes
 from tests.conftest import Servers
 from tests.e2e.command_line import CommandLine
 from tests.e2e.placed import rows_of
-from tests.ledgers import VERSIONS, Layout, create, fresh_database
+from tests.ledgers import VERSIONS, Layout, create, create_own_tables_of_0_1_0, fresh_database
 from tests.waiting import wait_until
 
 NAMES = {index.name for index in shipped_indexes()}
@@ -78,6 +79,27 @@ def test_migrate_makes_the_workers_tables_and_no_others(empty: str) -> None:
     assert "maintenance.journal" in tables(empty)
     assert not any(name.startswith("public.") for name in tables(empty))
     assert cli.run("migrate").stdout == "migrations: up to date\n"
+
+
+def test_migrate_a_database_of_the_release_before(empty: str) -> None:
+    """It says in one document what it applied; a command before that is refused."""
+    create_own_tables_of_0_1_0(empty)
+    cli = CommandLine(empty)
+
+    early = cli.refusal("history")
+    ended = cli.run("migrate", "--json")
+
+    assert early == (
+        "the worker's own tables are missing (no maintenance.requests); "
+        "run `sema-maintenance migrate`"
+    )
+    assert ended.code == 0
+    assert json.loads(ended.stdout) == {
+        "migrations": ["0002_production", "0003_columns", "0004_indexes"],
+        "newer": None,
+    }
+    assert cli.json("migrate")["migrations"] == []
+    assert cli.run("history").code == 0
 
 
 def test_create_ledger_once(empty: str) -> None:

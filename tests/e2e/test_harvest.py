@@ -4,12 +4,15 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from config.policy import Policy
+from store.batches import Stamp
 from store.database import Database
+from tasks import drain_harvest
 from tests.e2e.command_line import CommandLine
 from tests.e2e.placed import Ledger
 from tests.e2e.scraping import full_scrape, process_of, serving
@@ -56,6 +59,17 @@ def ticked(process: Process) -> list[dict[str, Any]]:
     for run_id, part in parts:
         frame.work(process, run_id, part)
     return [{"run": run_id} for run_id, _ in parts]
+
+
+def test_drain_keeps_the_pace_of_the_process(ledger: Ledger, process: Process) -> None:
+    """After each batch it waits for as long as its rows ask for."""
+    rejected(ledger, "full", 12)
+    paced: list[int] = []
+    context = replace(process.context(Stamp(0)), pace=paced.append)
+
+    assert drain_harvest.run(context, None).rejected == 12
+
+    assert paced == [5, 5, 2]
 
 
 def test_a_tick_counts_announces_and_shows_them(

@@ -213,7 +213,7 @@ def test_tick_reads_where_rows_settled_and_not_elsewhere(story: Story) -> None:
     assert tick.pages["settled_scopes"] <= PAGES_PER_DUE_SCOPE * SETTLED * story.trees
     for plan in tick.plans["settled_scopes"]:
         [probe] = plan.scans_of("scope_next_due_pkey")
-        assert "scope = " in probe["Index Cond"], str(plan)
+        assert "scope_key = " in probe["Index Cond"], str(plan)
 
 
 def test_every_look_walks_its_indexes_whatever_the_statistics_say(story: Story) -> None:

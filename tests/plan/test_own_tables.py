@@ -50,6 +50,7 @@ from generate_series(1, 30000) n;
 """
 INDEXES = {
     "claim_harvest": {"harvest_rejections_uncounted"},
+    "next_harvest": {"harvest_rejections_uncounted"},
     "count_harvest": {"harvest_rejections_uncounted"},
     "count_harvest_waiting": {"harvest_rejections_uncounted"},
     "prune_harvest": {"harvest_rejections_counted", "harvest_rejections_pkey"},
@@ -90,6 +91,7 @@ def ask_everything(database: Database) -> None:
     params = {"now": NOW, "before": NOW, "batch_max": 500, "after_id": 0}
     with database.transaction() as tx:
         tx.rows("roll_up_journal", params)
+        assert tx.rows("next_harvest", {"scopes": None, "after_id": 0})
     for statement in ("prune_runs", "prune_requests", "prune_sightings"):
         with database.transaction() as tx:
             assert tx.do(statement, {"before": NOW - DAY // timedelta(milliseconds=1),

@@ -25,6 +25,8 @@ _HISTORY = """
         (id, job, requested_by, requested_at, state, taken_at, run_id)
         select gen_random_uuid(), 'reap', 'ada', started_at, 'taken', started_at, id
         from maintenance.runs where slot is null;
+    update maintenance.runs r set request_id = q.id
+        from maintenance.requests q where q.run_id = r.id;
     insert into maintenance.requests (id, job, requested_by, requested_at)
         select gen_random_uuid(), 'reap', 'ada', n from generate_series(1, 5) n;
     insert into maintenance.runs (id, job, requested_by, state, started_at)
@@ -36,14 +38,14 @@ _HISTORY = """
 INDEXES = {
     "requests_waiting": {"requests_queued"},
     "requests_not_taken": {"requests_not_taken"},
-    "requests_of_runs": {"requests_run"},
+    "requests_of_runs": {"runs_pkey", "requests_pkey"},
     "requests_find": {"requests_pkey"},
     "request_lock": {"requests_pkey"},
     "request_settle": {"requests_pkey"},
     "unheard_parts": {"runs_open", "run_parts_pkey"},
     "lose_parts": {"runs_open", "run_parts_pkey"},
     "runs_over": {"runs_open", "run_parts_pkey"},
-    "start_part": {"runs_pkey", "run_parts_pkey", "requests_run"},
+    "start_part": {"runs_pkey", "run_parts_pkey"},
     "carry_on": {"run_parts_pkey"},
 }
 

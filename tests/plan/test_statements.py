@@ -84,6 +84,7 @@ INDEXES = {
     "flip_judged": {RUNNING, KEY, CHECKPOINT},
     "count_silent": {RUNNING},
     "sight_quiet": {RUNNING},
+    "prune_flipped": {KEY, "sightings_flipped"},
     "checkpoints_gone": {PARKED},
     "due_flip_stale_running": {RUNNING, CHECKPOINT},
     "preview_flip_stale_running": {RUNNING},
@@ -190,6 +191,18 @@ def run_jobs(database: ExplainingDatabase, scopes: list[str]) -> None:
         assert due_for_reconcile(tx, leases, NOW)
         assert preview_reconcile(tx, leases, NOW)
         assert preview_release(tx, None, NOW)
+    with database.transaction() as tx, tx._connection.cursor() as cursor:
+        # WHY in one transaction: nothing is kept.
+        cursor.execute(FLIPPED)
+        assert tx.do("prune_flipped", {"before": NOW, "batch_max": 500}) == 500
+
+
+# Records of flips whose rows are gone: more of them than one batch takes.
+FLIPPED = b"""
+insert into maintenance.sightings
+    (scope, handle, verdict, rev, updated_at, writer_id, first_seen, last_seen)
+select 's' || n % 50, 'gone ' || n, 'flipped', 1, 1, 'w', 1, n from generate_series(1, 3000) n
+"""
 
 
 class Deleted:

@@ -27,7 +27,9 @@ from tests.race.test_random_ledgers import (
 
 SEEDS = range(4)
 # Scope, handle, verdict, revision, update, writer, and when it was first seen.
-Sighting = tuple[str, str, str, int, int, str, int]
+Sighting = tuple[str, str, str, int, int, str, int, int]
+# How far apart two looks at a checkpoint may be.
+APART = 5 * MINUTE
 
 
 @pytest.fixture
@@ -56,10 +58,10 @@ def sightings_of(draw: Draw, tables: Tables, verdicts: tuple[str, ...]) -> list[
             if draw.random.random() < 0.6:
                 moved = draw.random.random() < 0.2
                 ago = draw.random.choice((1, 2, 10)) * MINUTE + draw.random.choice((-1, 0, 1))
+                last = NOW - draw.random.choice((0, APART, APART, APART + 1))
                 key = (row["scope"], row["handle"], verdict)
-                found.append(
-                    (*key, row["rev"] - moved, row["updated_at"], row["writer_id"], NOW - ago)
-                )
+                seen = (row["rev"] - moved, row["updated_at"], row["writer_id"], NOW - ago, last)
+                found.append((*key, *seen))
     return found
 
 
@@ -68,15 +70,17 @@ def load(database: Database, sightings: list[Sighting]) -> None:
     with database.transaction() as tx, tx._connection.cursor() as cursor:
         cursor.executemany(
             "insert into maintenance.sightings (scope, handle, verdict, rev, updated_at, writer_id,"
-            " first_seen, last_seen) values (%s, %s, %s, %s, %s, %s, %s, 0)",
+            " first_seen, last_seen) values (%s, %s, %s, %s, %s, %s, %s, %s)",
             sightings,
         )
 
 
 def seen_ms(sightings: list[Sighting], row: Row, verdict: str) -> int:
     """For how long the verdict has been seen over the row as it is; 0: it is news."""
-    for scope, handle, of, rev, updated_at, _, first_seen in sightings:
+    for scope, handle, of, rev, updated_at, _, first_seen, last_seen in sightings:
         if (scope, handle, of) == (row["scope"], row["handle"], verdict):
+            if of != "stale_running" and NOW - last_seen > APART:
+                return 0
             return NOW - first_seen if (rev, updated_at) == (row["rev"], row["updated_at"]) else 0
     return 0
 

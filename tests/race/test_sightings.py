@@ -1,11 +1,13 @@
 """A verdict from silence or absence counts only once it was seen for a while, by one clock."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
 from store.guards import UNGUARDED
 from store.sightings import sight_quiet
+from store.standstill import standing
 from tests.race.conftest import Crew
 from tests.race.jobs import PATIENT, Jobs
 from tests.race.rows import LATELY, NOW, Rows
@@ -201,10 +203,10 @@ def test_rows_of_a_live_writer_wait_for_ten_minutes(
     assert jobs.reconcile(guards=SIGHTED) == {WAITS: 4}
     assert rows.approval("late") == ("pending", None)
 
-    at = NOW + minutes * MINUTE
-    writer.begin_touch("elsewhere", "t", updated_at=at)
-    writer.commit()
-    later = jobs.reconcile(now=at, guards=SIGHTED)
+    for at in (NOW + 5 * MINUTE, NOW + minutes * MINUTE):
+        writer.begin_touch("elsewhere", "t", updated_at=at)
+        writer.commit()
+        later = jobs.reconcile(now=at, guards=SIGHTED)
 
     acted = {EXPIRED: 1, STRANDED: 1, ROLLED_BACK: 1, MISSING: 1}
     assert later == (acted if goes else {WAITS: 4})
@@ -238,6 +240,91 @@ def test_clock_set_back_begins_a_sighting_anew(rows: Rows, jobs: Jobs) -> None:
 
     assert jobs.flip(guards=SIGHTED) == {UNSEEN: 1}
     assert jobs.flip(now=NOW + 2 * MINUTE, guards=SIGHTED) == {FLIPPED: 1}
+
+
+@pytest.mark.parametrize(("period", "pause", "goes_on"), [
+    (None, 5 * MINUTE, True),
+    (None, 5 * MINUTE + 1, False),
+    (MINUTE, 5 * MINUTE, True),
+    (MINUTE, 5 * MINUTE + 1, False),
+    (10 * MINUTE, 30 * MINUTE, True),
+    (10 * MINUTE, 30 * MINUTE + 1, False),
+])  # fmt: skip
+def test_checkpoint_that_was_missing_long_ago_is_missing_anew(
+    rows: Rows, jobs: Jobs, period: int | None, pause: int, goes_on: bool
+) -> None:
+    """It may have been there all the while: three periods of the job or more, nobody looked."""
+    if period is not None:
+        rows.query(
+            "insert into maintenance.schedule (job, last_slot, period_ms)"
+            f" values ('reconcile_parked', 0, {period}) returning job"
+        )
+    rows.parked("a", "nowhere")
+    assert jobs.reconcile(guards=SIGHTED) == {WAITS: 1}
+
+    at = NOW + pause
+    assert jobs.reconcile(now=at, guards=SIGHTED) == ({MISSING: 1} if goes_on else {WAITS: 1})
+    if not goes_on:
+        assert jobs.reconcile(now=at + MINUTE - 1, guards=SIGHTED) == {WAITS: 1}
+        assert jobs.reconcile(now=at + MINUTE, guards=SIGHTED) == {MISSING: 1}
+
+
+def test_checkpoint_is_missing_anew_once_a_clock_set_back_returns(rows: Rows, jobs: Jobs) -> None:
+    """The hour that it jumps is not an hour in which anybody looked."""
+    rows.parked("a", "nowhere")
+    assert jobs.reconcile(now=NOW - 60 * MINUTE, guards=SIGHTED) == {WAITS: 1}
+
+    assert jobs.reconcile(guards=SIGHTED) == {WAITS: 1}
+    assert jobs.reconcile(now=NOW + MINUTE, guards=SIGHTED) == {MISSING: 1}
+
+
+# With the handle's one byte, the longest key that the ledger's own index takes; WHY hexadecimal
+# digits of hashes: the index would compress anything that repeats.
+LONG = "".join(sha256(str(n).encode()).hexdigest() for n in range(40))
+
+
+@pytest.mark.parametrize("scope", [LONG, "back\\slash", "\\000", "é\n\U0001f600"])
+def test_key_of_any_length_and_text_is_seen(
+    rows: Rows, jobs: Jobs, writer: Writer, scope: str
+) -> None:
+    """And is another one than each that resembles it."""
+    for key in (scope, f"{scope}a"):
+        rows.running("a", scope=key)
+        rows.running("ab" if key == scope else "b", scope=key)
+        rows.parked("p", None, scope=key, writer_id="gone")
+    both = (scope, f"{scope}a")
+
+    assert sight_quiet(jobs.database, NOW, SIGHTED) == 4
+    assert jobs.flip(scopes=both, guards=SIGHTED) == {UNSEEN: 4}
+    assert jobs.reconcile(scopes=both, guards=SIGHTED) == {WAITS: 2}
+    writer.begin_touch("a", scope, updated_at=20_000)
+    writer.commit()
+
+    assert jobs.flip(now=NOW + 2 * MINUTE, scopes=both, guards=SIGHTED) == {UNSEEN: 1, FLIPPED: 3}
+    assert jobs.reconcile(now=NOW + MINUTE, scopes=both, guards=SIGHTED) == {MISSING: 2}
+
+
+def test_writer_far_ahead_lives_only_while_it_moves(rows: Rows, jobs: Jobs, writer: Writer) -> None:
+    """Its time would let it live for as long as its clock is ahead; ten minutes are believed."""
+    far = NOW + 60 * MINUTE
+    rows.checkpoint("late", status="expired")
+    rows.parked("a", "late", writer_id="ahead")
+    rows.running("b", writer_id="ahead", updated_at=far)
+    rows.running("c", scope="t", writer_id="gone")
+
+    def reconciled(now: int) -> dict[str, int]:
+        with jobs.database.transaction(read_only=True) as tx:
+            heard = standing(tx, [], now, SIGHTED)
+        sight_quiet(jobs.database, now, SIGHTED)
+        return jobs.reconcile(now=now, guards=SIGHTED) | {"heard": heard.renewed}
+
+    sight_quiet(jobs.database, NOW - 3 * MINUTE, SIGHTED)
+    writer.begin_touch("b", updated_at=far + MINUTE)
+    writer.commit()
+
+    assert reconciled(NOW) == {WAITS: 1, "heard": 0}
+    assert reconciled(NOW + 2 * MINUTE - 1) == {WAITS: 1, "heard": 1}
+    assert reconciled(NOW + 2 * MINUTE) == {EXPIRED: 1, "heard": 0}
 
 
 @pytest.mark.parametrize("reason", ["outage", "silence"])

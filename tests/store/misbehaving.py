@@ -7,14 +7,16 @@ import psycopg
 
 from store.database import Database
 
-# What a handle begins with, and what becomes of who writes that row.
+# What a handle has in it, and what becomes of who writes that row. A poisoned one may name the code
+# of its error.
 _BEHAVIOUR = """
 create function public.misbehave() returns trigger language plpgsql as $$
 declare
     handle text := coalesce(to_jsonb(old) ->> 'handle', to_jsonb(old) ->> 'agent_key');
 begin
     if handle like '%poisoned%' then
-        raise exception 'this row may not be written';
+        raise exception 'this row may not be written'
+            using errcode = coalesce(substring(handle from 'poisoned ([0-9A-Z]{5})'), 'P0001');
     elsif handle like '%stuck%' then
         perform pg_sleep(60);
     elsif handle like '%slow%' then

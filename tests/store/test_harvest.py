@@ -15,8 +15,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from store.batches import Stamp
+from store.batches import Backlog, Stamp
 from store.database import Database
+from store.errors import StoreUnusable
 from store.figures import uncounted_rejections
 from store.harvest import (
     CODES_MAX,
@@ -364,3 +365,83 @@ def test_two_drains_of_one_row_do_not_wait_for_each_other(harvest: Harvest) -> N
         assert harvest.drain() == []
     wait_until(lambda: harvest.drain() != [], "the row let go")
     assert harvest.counted() == {"a": 1}
+
+
+@pytest.fixture
+def refused(harvest: Harvest) -> Iterator[Harvest]:
+    """While this lasts, a rejection whose detail is a code gives that error when it is marked."""
+    harvest.connection.execute(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin"
+        " if new.detail ~ '^[0-9A-Z]{5}$' then"
+        " raise exception 'no' using errcode = new.detail; end if; return new; end $$"
+    )
+    harvest.connection.execute(
+        "create trigger refuse before update on maintenance.harvest_rejections"
+        " for each row execute function public.refuse()"
+    )
+    try:
+        yield harvest
+    finally:
+        harvest.connection.execute("drop trigger refuse on maintenance.harvest_rejections")
+        harvest.connection.execute("drop function public.refuse()")
+
+
+def test_a_rejection_that_cannot_be_counted_holds_up_no_other(refused: Harvest) -> None:
+    """Whatever error it gives; it is passed over, counted as failing, and met again."""
+    codes = ["P0001", "54000", "53200", "57P01", "57014", "42501", "25006", "23505"]
+    for code in codes:
+        refused.rejected(*["fine"] * 5)
+        refused.rejected("bad", scope=code, detail=code)
+    refused.rejected("fine", "bad", scope=None, detail="P0001")
+    refused.rejected("fine")
+
+    batches = [*drain_harvest(refused.database, None, Stamp(NOW, RUN), 16)]
+
+    assert refused.counted() == {"fine": 5 * len(codes) + 1}
+    passed = sum(done.by_kind.get(("skipped", "failing"), 0) for done, _ in batches)
+    assert passed == len(codes) + 2
+    failing = {scope: said for done, _ in batches for scope, said in done.failing.items()}
+    assert {*failing} == {*codes, "(no scope)"}
+    assert failing["54000"] == "Postgres reported: no"
+    journaled = refused.rows(
+        "select sum(count)::int as n from maintenance.journal"
+        " where job = 'drain_harvest' and arm = 'skipped' and cause = 'failing'"
+    )
+    assert journaled == [{"n": passed}]
+
+    refused.connection.execute("update maintenance.harvest_rejections set detail = 'mended'")
+    assert sum(each.count for each in refused.drain()) == passed
+
+
+def test_what_no_rejection_can_be_counted_for_ends_the_drain(harvest: Harvest) -> None:
+    harvest.rejected(*["fine"] * 5)
+    harvest.connection.execute("alter table maintenance.harvest_codes rename to elsewhere")
+    try:
+        with pytest.raises(StoreUnusable, match="harvest_codes"):
+            harvest.drain()
+    finally:
+        harvest.connection.execute("alter table maintenance.elsewhere rename to harvest_codes")
+    assert harvest.marked() == 0
+
+
+def test_an_example_is_cut_to_what_a_log_bears(harvest: Harvest) -> None:
+    """All texts of it: whoever inserts may write anything."""
+    long = "x" * 1_000_000
+    harvest.rejected(long, scope=long, session_id=long, detail=long)
+
+    [found] = harvest.drain()
+
+    texts = (found.scope, found.code, found.given, found.session_id, found.detail)
+    assert [len(text or "") for text in texts] == [200, len("other"), 100, 200, 500]
+
+
+@pytest.mark.parametrize("occurred_at", [-(2**63), 2**63 - 1])
+def test_any_time_of_a_rejection_can_be_shown(harvest: Harvest, occurred_at: int) -> None:
+    harvest.rejected("fine", occurred_at=occurred_at)
+
+    oldest_ms = 2**63 - 1 if occurred_at < 0 else 0
+    assert uncounted_rejections(harvest.database) == Backlog(1, oldest_ms)
+    with harvest.database.transaction(read_only=True, snapshot=True) as tx:
+        assert preview_harvest(tx, None, NOW, DAY) == {
+            ("s", "rejected", "fine"): Backlog(1, oldest_ms)
+        }

@@ -14,9 +14,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from store import figures, runs
+from store.agents import PostgresAgentStore
 from store.database import Database
 from store.housekeeping import UNSEEN, prune, roll_up
 from tests.store.run_records import Records, by_hand, finish
+from tests.store.stores import agent
 from tests.waiting import wait_until
 
 HOUR = timedelta(hours=1)
@@ -365,6 +367,28 @@ def test_sightings_go_once_nobody_confirms_them(records: Records) -> None:
 
     assert pruned(records, now) == {"sightings": 1}
     assert [r["handle"] for r in records.rows("select * from maintenance.sightings")] == ["new"]
+
+
+def test_records_of_flips_go_with_the_row_or_once_it_was_written_since(records: Records) -> None:
+    """As long as the row is as the flip left it, its writer may live and correct it."""
+    now = now_ms(records)
+    old = now - UNSEEN // MS - 1000
+    for handle, rev, seen in (("as it was", 2, old), ("moved", 1, old), ("gone", 2, old)):
+        records.do(
+            "insert into maintenance.sightings"
+            " (scope, handle, verdict, rev, writer_id, updated_at, first_seen, last_seen)"
+            " values ('s', %s, 'flipped', %s, 'w', 1, 1, %s)",
+            handle,
+            rev,
+            seen,
+        )
+    agents = PostgresAgentStore(records.database)
+    for handle in ("as it was", "moved"):
+        agents.put(agent(handle, status="failed", scope="s", rev=2))
+
+    assert pruned(records, now) == {"sightings": 2}
+    left = records.rows("select handle from maintenance.sightings")
+    assert [row["handle"] for row in left] == ["as it was"]
 
 
 def test_runs_of_the_release_before_are_timed_as_well(records: Records) -> None:

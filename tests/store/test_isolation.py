@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from tests.store.misbehaving import key_of, misbehaving, table_of
 from tests.store.stores import NOW
 
 Ledger = tuple[str, Database]
+RUN = UUID(int=7)
 HASTY = Limits(
     statement_timeout=timedelta(milliseconds=400), lock_timeout=timedelta(milliseconds=100)
 )
@@ -53,7 +55,7 @@ class Bench:
         policies = [(scope, EVERYTHING) for scope in scopes]
         counted: Counter[str] = Counter()
         self.done = []
-        for done in reap(self.database, policies, Stamp(NOW), size):
+        for done in reap(self.database, policies, Stamp(NOW, RUN), size):
             self.done.append(done)
             self.failing |= done.failing
             for (arm, cause), count in done.by_kind.items():
@@ -176,7 +178,7 @@ def test_a_row_that_another_table_points_at_is_passed_over(bench: Bench) -> None
 
 
 def test_a_scope_full_of_failing_rows_is_given_up(plain_bench: Bench) -> None:
-    """After ten of them; what is behind is left for the next run, and other scopes are done."""
+    """After ten of them, for this run; other scopes are done."""
     bench = plain_bench
     bench.fill("'s'", "'a poisoned ' || lpad(n::text, 2, '0')", "generate_series(1, 12) n")
     bench.fill("'s'", "'b'")
@@ -186,6 +188,23 @@ def test_a_scope_full_of_failing_rows_is_given_up(plain_bench: Bench) -> None:
 
     assert bench.failing == {"s": _REFUSED}
     assert len(bench.left()["s"]) == 13
+
+
+def test_a_scope_that_failed_before_is_tried_by_itself_and_once(plain_bench: Bench) -> None:
+    """To find it among the others costs many time-outs, and was done by the run before."""
+    bench = plain_bench
+    scopes = [f"s{n}" for n in range(40)]
+    bench.fill("'s' || n", "'a' || n", "generate_series(0, 39) n")
+    bench.fill("'s7'", "'a stuck'")
+    bench.beside.execute(
+        "insert into maintenance.failing_scopes (job, scope, run_id, error, since, last_at)"
+        " values ('reap', 's7', gen_random_uuid(), '', 0, 0)"
+    )
+
+    assert bench.reap(scopes) == {"max_age": 39}
+
+    assert bench.failing == {"s7": _TOO_LONG}
+    assert [done for done in bench.done if not done.by_kind] == [Done(failing={"s7": _TOO_LONG})]
 
 
 def test_a_row_that_both_arms_meet_is_counted_once(plain_bench: Bench) -> None:

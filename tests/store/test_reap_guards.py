@@ -16,6 +16,7 @@ from store.agents import record_params
 from store.batches import BatchSize, Stamp
 from store.breakers import clear, tripped
 from store.database import Database
+from store.flip_stale_running import flip_stale_running
 from store.guards import EARLIEST_PLAUSIBLE_MS, UNGUARDED, Guards
 from store.reap import JOB, preview_reap, reap
 from store.records import STALE_RUNNING_REAP_ATTRIBUTION, AgentRecord
@@ -57,6 +58,9 @@ class Guarded:
             (scope,),
         )
         return [handle for (handle,) in rows]
+
+    def do(self, statement: str) -> None:
+        self.connection.execute(statement.encode())
 
     def select(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query.encode()).fetchall()
@@ -135,6 +139,49 @@ def test_a_flipped_row_stays_until_it_has_been_terminal_for_the_stale_age(
     assert ledger_of.reap(policy) == {arm: 2, "skipped/fresh_flip": 4}
 
     assert ledger_of.handles() == ["b", "c", "d", "f"]
+
+
+@pytest.mark.parametrize("ranged", [True, False], ids=["by the row", "judged"])
+@pytest.mark.parametrize("settled", [True, False], ids=["settled", "unsettled"])
+@pytest.mark.parametrize("ago", [STALE, STALE + 1])
+def test_a_flip_that_the_content_does_not_show_is_known_all_the_same(
+    ledger_of: Guarded, ago: int, settled: bool, ranged: bool
+) -> None:
+    """A row with an error and a summary of its own: it stays until it was written since."""
+    own = {"error": "its own words", "summary": "and more of them"}
+    running = {"status": "running", "settled_at": None, "updated_at": 1, "content": own}
+    ledger_of.fill(ended("a", 1, **running), ended("b", 1, **running))
+    guards = UNGUARDED if ranged else replace(UNGUARDED, outage=True)
+    batches = flip_stale_running(
+        ledger_of.database, [(SCOPE, STALE)], Stamp(NOW - ago), SMALL, guards=guards
+    )
+    assert sum(done.rows for done in batches) == 2
+    schema = ledger_of.database.statements.ledger_schema
+    if not settled:
+        ledger_of.do(f"update {schema}.background_agents set settled_at = null")
+    # Its writer says the same once more: from now on it is the writer's own word.
+    ledger_of.do(f"update {schema}.background_agents set rev = rev + 1 where handle = 'b'")
+
+    fresh = ago <= STALE
+    counted = {"max_age": 1, "skipped/fresh_flip": 1} if fresh else {"max_age": 2}
+    assert ledger_of.reap(AGED) == counted
+    assert ledger_of.handles() == (["a"] if fresh else [])
+
+
+def test_a_live_writers_flip_that_the_content_does_not_show_stays(ledger_of: Guarded) -> None:
+    """However long ago it was."""
+    own = {"error": "its own words", "summary": "and more of them"}
+    ledger_of.fill(
+        ended("a", 1, status="running", settled_at=None, updated_at=1, content=own),
+        ended("b", 1, scope="t", status="running", settled_at=None, updated_at=NOW),
+    )
+    for _ in flip_stale_running(
+        ledger_of.database, [(SCOPE, STALE)], Stamp(NOW - 100 * STALE), SMALL
+    ):
+        pass
+
+    assert ledger_of.reap(BOTH) == {"skipped/fresh_flip": 1}
+    assert ledger_of.handles() == ["a"]
 
 
 def test_what_only_resembles_a_flip_is_deleted(ledger_of: Guarded) -> None:
@@ -369,7 +416,7 @@ def test_an_open_breaker_stays_until_a_person_lets_a_run_finish(ledger_of: Guard
         ({"breaker_share": 1.0}, 10),
         ({"breaker_share": 0.72}, 10),
         ({"breaker_share": 0.71}, 9),
-        ({"breaker_share": 0.05}, 0),
+        ({"breaker_share": 0.05}, 1),
         ({"breaker_share": 0.5, "breaker_rows": 3}, 3),
         ({"breaker_share": 0.2, "breaker_rows": 9}, 2),
     ],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from store.batches import Stamp
 from store.database import Database
+from store.errors import StoreUnusable
 from store.release_sessions import Drain, release_sessions
 from tests.store.outbox import DRAIN, LEASE_MS, SECOND_MS, SETTLED, Outbox
 from tests.store.stores import NOW, SCOPE
@@ -224,3 +225,46 @@ def test_pause_doubles_up_to_its_maximum_and_lasts_at_most_a_quarter_longer(
         at_least = min(backoff_ms * 2**n, backoff_max_ms)
         assert at_least <= pause <= at_least * 1.25
     assert drain.backoffs_ms(lambda: 0.0) == sorted(drain.backoffs_ms(lambda: 0.0))
+
+
+@pytest.mark.parametrize("code", ["P0001", "54000", "53200", "57P01", "42501", "25006"])
+def test_transcript_that_cannot_be_deleted_holds_up_no_other(outbox: Outbox, code: str) -> None:
+    """Whatever error it gives: it alone is tried again later, and the others cost no attempt."""
+    schema = outbox.database.statements.ledger_schema
+    table = f"{'kept' if schema == 'seen' else schema}.agent_sessions"
+    names = [f"talk {number}" for number in range(5)]
+    for name in names:
+        outbox.talk(name)
+    outbox.queue(*names)
+    outbox.do(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin"
+        " if to_jsonb(old)::text like '%talk 2%' then"
+        f" raise exception 'no' using errcode = '{code}'; end if; return old; end $$"
+    )
+    outbox.do(
+        f"create trigger refuse before delete on {table}"
+        " for each row execute function public.refuse()"
+    )
+    try:
+        assert outbox.drain() == {"released": 4, "failed": 1}
+    finally:
+        outbox.do(f"drop trigger refuse on {table}")
+        outbox.do("drop function public.refuse()")
+
+    assert outbox.entries("session_id", "attempts", "claim_id", "last_error") == [
+        ("talk 2", 1, None, "Postgres reported: no")
+    ]
+
+
+def test_what_no_transcript_can_be_deleted_for_ends_the_drain(outbox: Outbox) -> None:
+    """A batch of no entry fails as well; what was claimed is due again after its lease."""
+    outbox.talk("talk")
+    outbox.queue("talk")
+    outbox.do("alter table maintenance.journal rename to elsewhere")
+    try:
+        with pytest.raises(StoreUnusable, match="journal"):
+            list(release_sessions(outbox.database, None, Stamp(NOW), DRAIN, uuid4, lambda: 0.0))
+    finally:
+        outbox.do("alter table maintenance.elsewhere rename to journal")
+
+    assert outbox.drain(NOW + LEASE_MS) == {"released": 1}

@@ -223,3 +223,20 @@ def test_drain_goes_on_batch_by_batch_until_nothing_is_due(outbox: Outbox) -> No
         "select count from maintenance.journal where job = 'release_sessions' order by batch"
     )
     assert batches == [(3,), (3,), (1,)]
+
+
+@pytest.mark.parametrize(("ahead_ms", "due"), [(86_400_000, 0), (86_400_001, 1)])
+def test_lease_from_a_clock_that_was_ahead_ends_at_once(
+    outbox: Outbox, ahead_ms: int, due: int
+) -> None:
+    """No lease is as long as a day."""
+    outbox.talk("a")
+    outbox.queue("a")
+    with psycopg.connect(outbox.url, autocommit=True) as connection:
+        connection.execute(
+            "update maintenance.session_releases set claimed_until = %s", (NOW + ahead_ms,)
+        )
+
+    expected = {"released": 1} if due else {}
+    assert outbox.preview() == expected
+    assert outbox.drain() == expected

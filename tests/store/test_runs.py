@@ -54,6 +54,28 @@ def test_of_many_beats_one_claims_the_next_tick(records: Records) -> None:
     assert len([run for run in with_row if run is not None]) == 1
 
 
+def test_slot_of_the_future_is_set_back_by_one(records: Records) -> None:
+    """A clock that was a year ahead for one tick must not stop the job for a year."""
+    assert claim(records.database) is not None
+    records.do("update maintenance.schedule set last_slot = last_slot + 2 * period_ms")
+
+    with_row = records.race("select * from maintenance.schedule for update", *[claim] * CALLERS)
+
+    [run] = [run for run in with_row if run is not None]
+    assert run.ahead_ms == 2 * (DECADES // timedelta(milliseconds=1))
+    assert claim(records.database) is None
+
+
+def test_slot_that_is_one_period_ahead_is_not_claimed_again(records: Records) -> None:
+    """A clock that is set back for a moment; nor is anything ahead in an ordinary tick."""
+    first = claim(records.database)
+    assert first is not None
+    assert first.ahead_ms == 0
+    records.do("update maintenance.schedule set last_slot = last_slot + period_ms")
+
+    assert claim(records.database) is None
+
+
 def test_claimed_slot_is_not_claimed_again_and_the_next_one_is(records: Records) -> None:
     first = claim(records.database)
     assert first is not None

@@ -47,8 +47,8 @@ def list_agents(
 ) -> int:
     """List a scope's agents, newest first, without their content."""
     from store.agents import PostgresAgentStore
+    from store.needs import reading
     from store.overview import last_heard
-    from store.preflight import reading
 
     with ledger(reading("background_agents")) as process:
         store = PostgresAgentStore(process.database)
@@ -112,8 +112,8 @@ def show_agent(
     Of a running row standard error says when its writer was last heard, which is all that is known.
     """
     from store.agents import PostgresAgentStore
+    from store.needs import reading
     from store.overview import last_heard
-    from store.preflight import reading
 
     with ledger(reading("background_agents")) as process:
         record = PostgresAgentStore(process.database).get(handle, scope)
@@ -133,8 +133,8 @@ def show_agent(
 def scopes(counts: bool, as_json: bool) -> int:
     """List the scopes that hold rows."""
     from store.agents import PostgresAgentStore
+    from store.needs import reading
     from store.overview import ScopeCounts, counts_by_scope
-    from store.preflight import reading
 
     with ledger(reading("background_agents")) as process:
         if counts:

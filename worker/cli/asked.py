@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -53,60 +53,59 @@ def refuse_both(*, enqueue: bool, dry_run: bool) -> None:
         raise click.UsageError("--enqueue and --dry-run contradict each other; give one.")
 
 
-def job_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of every job, as one argument `asked`."""
+def job_options(job: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give the job's command the options of every job, as one argument `asked`."""
 
-    @click.option(
-        "--scope",
-        "scopes",
-        type=options.Scope(),
-        multiple=True,
-        metavar="S",
-        help="Work on this scope; may be repeated.",
-    )
-    @click.option("--all-scopes", is_flag=True, help="Work on every scope of the ledger.")
-    @click.option("--yes", is_flag=True, help="Do not ask whether all scopes are meant.")
-    @click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
-    @click.option(
-        "--override",
-        "overrides",
-        type=options.Guard(),
-        multiple=True,
-        metavar="GUARD",
-        help=f"Lift a guard for this run, on record; may be repeated: "
-        f"{', '.join(options.GUARDS)}, or all.",
-    )
-    @enqueue_option
-    @options.as_json
-    @functools.wraps(command)
-    def wrapped(
-        scopes: tuple[str, ...],
-        all_scopes: bool,
-        yes: bool,
-        dry_run: bool,
-        overrides: tuple[str, ...],
-        enqueue: bool,
-        as_json: bool,
-        **own: Any,
-    ) -> int:
-        if all_scopes and scopes:
-            raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
-        if not all_scopes and not scopes:
-            raise click.UsageError("no scope is named; give --scope S, or --all-scopes for each.")
-        if all_scopes and not (yes or dry_run or sys.stdin.isatty()):
-            raise click.UsageError("--all-scopes needs --yes where nobody can be asked.")
-        refuse_both(enqueue=enqueue, dry_run=dry_run)
-        asked = Asked(
-            scopes=None if all_scopes else tuple(dict.fromkeys(scopes)),
-            confirmed=yes or not all_scopes,
-            dry_run=dry_run,
-            overrides=tuple(dict.fromkeys(overrides)),
-            as_json=as_json,
-            enqueue=enqueue,
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        @click.option(
+            "--scope",
+            "scopes",
+            type=options.Scope(),
+            multiple=True,
+            metavar="S",
+            help="Work on this scope; may be repeated.",
         )
-        return command(asked=asked, **own)
+        @click.option("--all-scopes", is_flag=True, help="Work on every scope of the ledger.")
+        @click.option("--yes", is_flag=True, help="Do not ask whether all scopes are meant.")
+        @click.option(
+            "--dry-run", is_flag=True, help="Only say what would be done; writes nothing."
+        )
+        @options.overrides(job)
+        @enqueue_option
+        @options.as_json
+        @functools.wraps(command)
+        def wrapped(
+            scopes: tuple[str, ...],
+            all_scopes: bool,
+            yes: bool,
+            dry_run: bool,
+            overrides: tuple[str, ...],
+            enqueue: bool,
+            as_json: bool,
+            **own: Any,
+        ) -> int:
+            if all_scopes and scopes:
+                raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
+            if not all_scopes and not scopes:
+                raise click.UsageError(
+                    "no scope is named; give --scope S, or --all-scopes for each."
+                )
+            if all_scopes and not (yes or dry_run or sys.stdin.isatty()):
+                raise click.UsageError("--all-scopes needs --yes where nobody can be asked.")
+            refuse_both(enqueue=enqueue, dry_run=dry_run)
+            asked = Asked(
+                scopes=None if all_scopes else tuple(dict.fromkeys(scopes)),
+                confirmed=yes or not all_scopes,
+                dry_run=dry_run,
+                overrides=tuple(dict.fromkeys(overrides)),
+                as_json=as_json,
+                enqueue=enqueue,
+            )
+            return command(asked=asked, **own)
 
-    return wrapped
+        return wrapped
+
+    return decorated
 
 
 # How the flag of an arm is written.
@@ -118,7 +117,7 @@ _FLAGS: Final = {
 
 
 def policy_of(asked: Asked, file: Path | None, **flags: Any) -> Callable[[Settings], Policy]:
-    """The flags as a policy for every scope if any is given, else the policy file."""
+    """The flags in place of the file's arms for every scope if any is given, else the file."""
 
     def read(settings: Settings) -> Policy:
         from config.policy import Policy, ScopePolicy, load_policy
@@ -130,8 +129,7 @@ def policy_of(asked: Asked, file: Path | None, **flags: Any) -> Callable[[Settin
             return from_file
         if floors and not from_file.allow_short_retention:
             _refuse_slips(flags, from_file.guards)
-        from_flags = Policy.of(ScopePolicy(**flags), source="flags")
-        return replace(from_flags, release_delay=from_file.release_delay, guards=from_file.guards)
+        return from_file.replaced(ScopePolicy(**flags), source="flags")
 
     return read
 

@@ -18,14 +18,7 @@ _CLEAR = "no reason was found why agents could not write memory; that is no proo
     short_help="Say where agents cannot write memory.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what is found; needs no database.")
-@click.option(
-    "--override",
-    "overrides",
-    type=options.Guard(),
-    multiple=True,
-    metavar="GUARD",
-    help="Accepted as by every job, on record; no guard bears on this one.",
-)
+@options.overrides("audit_memory")
 @enqueue_option
 @options.as_json
 def audit_memory(dry_run: bool, overrides: tuple[str, ...], enqueue: bool, as_json: bool) -> int:
@@ -60,10 +53,12 @@ def _dry_run(as_json: bool) -> int:
 
 
 def _run(overrides: tuple[str, ...], as_json: bool) -> int:
-    from store import memory_boundary, preflight
+    from store import memory_boundary, needs
     from worker.frame import by_hand
 
-    with ledger(preflight.JOBS["audit_memory"]) as process:
+    with ledger(
+        lambda settings: needs.by_hand("audit_memory", settings.release_backend)
+    ) as process:
         run = by_hand(
             process,
             "audit_memory",

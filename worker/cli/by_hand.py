@@ -25,6 +25,8 @@ _REMEDY: Final = {
 }
 # Of what these work on no agent need be left.
 _WITHOUT_AGENTS: Final = ("release_sessions", "drain_harvest")
+# Nothing is flipped in any scope while one of these lasts.
+_HELD_BY_ALL: Final = ("silence", "mass")
 _ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "reap": ("max_age", "keep"),
     "flip_stale_running": ("flipped",),
@@ -35,10 +37,10 @@ _ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
 def perform(job: str, asked: Asked, policy_for: Callable[[Settings], Policy]) -> int:
     """Do a job here and now; gives the exit code."""
     from config.requested import names_nothing
-    from store import preflight
+    from store import needs
 
-    needs = preflight.JOBS[job]
-    with ledger(preflight.dry(needs) if asked.dry_run else needs, policy_for) as process:
+    needed = needs.dry_run if asked.dry_run else needs.by_hand
+    with ledger(lambda settings: needed(job, settings.release_backend), policy_for) as process:
         if asked.scopes is not None and job not in _WITHOUT_AGENTS:
             _doubt_scopes(process, asked.scopes)
         if names_nothing(process.policy, job, asked.scopes):
@@ -137,6 +139,12 @@ def _show_run(run: Run, *, as_json: bool) -> int:
     if failed:
         complain(f"{failed} releases failed and are tried again; `releases list` says why")
     # By hand nothing but a signal ends a run with work left.
+    if held := [cause for cause in _HELD_BY_ALL if f"skipped/{cause}" in report]:
+        say(
+            f"note: what was passed over for {' and '.join(held)} waits until that is over; only "
+            "the schedule's own ticks end such a hold after a while, and no command does; "
+            "--override outage lifts it"
+        )
     if run.more:
         complain(f"{run.job} was stopped early; what is left waits for the next run")
     return FAILED if run.state != "succeeded" or run.more or failed else DONE

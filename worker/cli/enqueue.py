@@ -27,10 +27,10 @@ def place(
     The row is what counts: without the message it is found by the workers all the same.
     """
     from config.requested import arms_in_words
-    from store import preflight, requests
+    from store import needs, requests
 
     request_id = uuid.uuid4()
-    with ledger(preflight.ENQUEUE, policy_for) as process:
+    with ledger(needs.ENQUEUE, policy_for) as process:
         if not asked.is_meant(f"Ask the workers to run {job} over every scope of this database?"):
             return FAILED
         requests.place(

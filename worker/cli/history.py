@@ -75,9 +75,9 @@ def history(job: str | None, request_id: UUID | None, limit: int, as_json: bool)
 
     What operators asked for is listed too where no worker has taken it, or where it was refused.
     """
-    from store.preflight import reading
+    from store.needs import HISTORY
 
-    with ledger(reading(own=("runs", "run_parts", "requests"))) as process:
+    with ledger(HISTORY) as process:
         if request_id is None:
             found = _newest(process, job, limit + 1)
         else:
@@ -171,7 +171,7 @@ class JobStatus:
 def status(policy_file: Path | None, as_json: bool) -> int:
     """Show where each job stands, and what of the ledger the jobs are about."""
     from store import figures, memory_boundary
-    from store.preflight import reading
+    from store.needs import STATUS
 
     def policy(settings: Settings) -> Policy:
         from config.policy import load_policy
@@ -179,8 +179,7 @@ def status(policy_file: Path | None, as_json: bool) -> int:
 
         return read_policy(settings) if policy_file is None else load_policy(policy_file)
 
-    own = ("schedule", "runs", "run_parts", "session_releases", "memory_boundary")
-    with ledger(reading("background_agents", own=own), policy) as process:
+    with ledger(STATUS, policy) as process:
         database = process.database.describe()
         jobs = _jobs(process)
         live = figures.live_agents(process.database)

@@ -32,7 +32,7 @@ from worker.cli.target import no_policy
     help="Delete all but the newest N finished rows of a scope.",
 )
 @options.policy_file
-@job_options
+@job_options("reap")
 def reap(
     asked: Asked, max_age: timedelta | None, keep: int | None, policy_file: Path | None
 ) -> int:
@@ -54,7 +54,7 @@ def reap(
     help="Silent for longer than this is stale, such as 15m; a live writer is heard every 60 s.",
 )
 @options.policy_file
-@job_options
+@job_options("flip_stale_running")
 def flip_stale_running(
     asked: Asked, stale_after: timedelta | None, policy_file: Path | None
 ) -> int:
@@ -76,7 +76,7 @@ def flip_stale_running(
     help="A resume claim older than this was abandoned, such as 15m.",
 )
 @options.policy_file
-@job_options
+@job_options("reconcile_parked")
 def reconcile_parked(
     asked: Asked, stale_claim_after: timedelta | None, policy_file: Path | None
 ) -> int:
@@ -93,7 +93,7 @@ def reconcile_parked(
     epilog="Example: sema-maintenance release-sessions --all-scopes --yes",
     short_help="Delete the transcripts of agents that are gone.",
 )
-@job_options
+@job_options("release_sessions")
 def release_sessions(asked: Asked) -> int:
     """Delete the transcripts of agents that are gone, once their release is due."""
     return _carry_out("release_sessions", asked)
@@ -103,7 +103,7 @@ def release_sessions(asked: Asked) -> int:
     epilog="Example: sema-maintenance drain-harvest --all-scopes --yes",
     short_help="Count memory-harvest rejections.",
 )
-@job_options
+@job_options("drain_harvest")
 def drain_harvest(asked: Asked) -> int:
     """Count the memory-harvest rejections that the server wrote down, and warn of them.
 

@@ -37,15 +37,15 @@ def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
     cannot be stored is named with its problem and left out; so is one whose row is there already,
     which stays as it is. The exit code is 1 if any line was left out.
     """
-    from store import preflight
     from store.errors import StoreError
     from store.ledger_io import import_lines
+    from store.needs import IMPORT
 
     name = show.printable(str(file.name)) if file is not sys.stdin.buffer else "-"
     stored: Counter[str] = Counter()
     read = refused = 0
     with (
-        ledger(preflight.IMPORT) as process,
+        ledger(IMPORT) as process,
         show.progress(lambda: f"{read} lines read, {refused} refused"),
     ):
         try:
@@ -106,7 +106,7 @@ def export(
     scopes: tuple[str, ...], with_checkpoints: bool, with_sessions: bool, output: Path | None
 ) -> int:
     """Write the ledger as JSON lines, all of one instant, as import reads them."""
-    from store.preflight import reading
+    from store.needs import reading
 
     kinds: list[Kind] = ["agent"]
     tables = ["background_agents"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from store.guards import GUARDS_OF, LIFTABLE, not_lifted
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# The guards that a person may lift for one run; `all` lifts every one of them.
-GUARDS: Final = ("sightings", "outage", "fresh-flips", "plausible-times", "floors", "breakers")
 _GUARDS_THAT_STAY: Final = ("holds", "pause", "read-only", "pace", "isolation")
 JOBS: Final = (
     "reap",
@@ -93,18 +93,36 @@ class Count(click.ParamType[int]):
 
 
 class Guard(click.ParamType[str]):
-    """A guard of the scheduled jobs that a person may lift."""
+    """A guard that a person may lift for one run of the job."""
 
     name = "guard"
 
+    def __init__(self, job: str) -> None:
+        self.job = job
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The guard's name."""
-        known = (*GUARDS, "all")
+        known = (*LIFTABLE, "all")
         if value in _GUARDS_THAT_STAY:
             self.fail(f"{value!r} cannot be lifted by anything.", param, ctx)
         if value not in known:
             self.fail(f"there is no guard {value!r}; {_or_meant(value, known)}", param, ctx)
+        if problem := not_lifted(self.job, [value]):
+            self.fail(f"{problem}.", param, ctx)
         return value
+
+
+def overrides(job: str) -> Callable[[Command], Command]:
+    """The option that lifts guards for one run of the job."""
+    own = GUARDS_OF.get(job)
+    said = (
+        "Taken as by every job, on record; this one has no guard to lift: only all."
+        if own is None
+        else f"Lift a guard for this run, on record; may be repeated: {', '.join(own)}, or all."
+    )
+    return click.option(
+        "--override", "overrides", type=Guard(job), multiple=True, metavar="GUARD", help=said
+    )
 
 
 class Job(click.ParamType[str]):

@@ -42,10 +42,10 @@ def releases() -> None:
 @options.as_json
 def list_releases(state: State | None, scope: str | None, limit: int, as_json: bool) -> int:
     """List the outbox, newest entries first."""
-    from store.preflight import reading
+    from store.needs import RELEASES
     from store.releases import list_entries
 
-    with ledger(reading(own=("session_releases",))) as process:
+    with ledger(RELEASES) as process:
         # WHY one more: to know whether there are more than are shown.
         found = list_entries(process.database, state, scope, limit + 1)
     entries = found[:limit]
@@ -110,7 +110,7 @@ def rearm_releases(
     if all_scopes and not (yes or sys.stdin.isatty()):
         raise click.UsageError("--all-scopes needs --yes where nobody can be asked.")
     asked = Asked(None, yes or not all_scopes, dry_run=False, overrides=(), as_json=as_json)
-    from store.preflight import REARM
+    from store.needs import REARM
 
     with ledger(REARM) as process:
         if not asked.is_meant(f"Make every {state} entry of this database due again?"):

@@ -115,13 +115,13 @@ def _served(process: Process) -> Iterator[str]:
 
 
 def _prepare(process: Process, *, embedded: bool, sample: bool) -> None:
-    from store import preflight
     from store.migrate import create_ledger, migrate
+    from store.needs import reading
 
     if embedded:
         create_ledger(process.database)
     else:
-        look_over(process, preflight.reading("background_agents", "checkpoints", "agent_sessions"))
+        look_over(process, reading("background_agents", "checkpoints", "agent_sessions"))
     if sample:
         _refuse_other_rows(process)
     migrate(process.database)

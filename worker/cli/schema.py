@@ -33,12 +33,12 @@ def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
     An index is built concurrently, on each partition of a partitioned ledger. For a view the
     statements are printed, to be run on the table behind it.
     """
-    from store import preflight
     from store.migrate import migrate as apply
     from store.migrate import newest_applied, shipped
+    from store.needs import MIGRATE
 
     done: dict[str, Any] = {}
-    with ledger(preflight.MIGRATE) as process:
+    with ledger(MIGRATE) as process:
         if create_ledger:
             done["ledger"] = _create_ledger(process.database)
         applied = apply(process.database)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from config.policy import Policy
     from config.settings import Settings
-    from store.preflight import Needs
+    from store.needs import Needs
     from worker.context import Process
 
 
@@ -30,7 +30,10 @@ def no_policy(_: Settings) -> Policy:
 
 
 @contextmanager
-def ledger(needs: Needs, policy_for: Callable[[Settings], Policy] = no_policy) -> Iterator[Process]:
+def ledger(
+    needs: Needs | Callable[[Settings], Needs],
+    policy_for: Callable[[Settings], Policy] = no_policy,
+) -> Iterator[Process]:
     """The process on the database that the environment names, looked over for what is needed.
 
     Says on standard error which database it is. Raises ConfigError, EmbeddedUnavailable and
@@ -56,7 +59,7 @@ def ledger(needs: Needs, policy_for: Callable[[Settings], Policy] = no_policy) -
         process = Process(settings, policy)
         stack.callback(process.close)
         say(f"database: {process.database.describe()}{embedded}")
-        look_over(process, needs)
+        look_over(process, needs(settings) if callable(needs) else needs)
         yield process
 
 

@@ -3,7 +3,10 @@
 (
     w.seen_for_ms = 0
     or coalesce(
-        t.rev = a.rev and t.updated_at = a.updated_at and t.first_seen <= %(now)s - w.seen_for_ms,
+        t.rev = a.rev
+        and t.updated_at = a.updated_at
+        and t.first_seen <= %(now)s - w.seen_for_ms
+        and (t.verdict = 'stale_running' or %(now)s - t.last_seen <= {looks_apart}),
         false
     )
 )

@@ -89,7 +89,7 @@ def test_a_mistake_is_told_in_one_sentence(line: str, begin: str, end: str) -> N
     ("arm", "slip", "meant", "reason"),
     [
         ("max_age", "'59m'", "'1h'", "is under 1h"),
-        ("stale_running_max_age", "'9m59s'", "'10m'", "is under 10 heartbeats (10m)"),
+        ("stale_running_max_age", "'9m59s'", "'10m'", "is under 10m, or 10 heartbeats"),
         ("keep", "0", "1", "keeps no finished row at all"),
     ],
 )
@@ -112,27 +112,44 @@ def test_what_is_almost_always_a_slip_is_refused(
     assert parse_policy(text, "policy.toml", floors=False).defaults
 
 
-def test_the_floor_under_a_stale_age_follows_the_heartbeat() -> None:
-    text = "[guards]\nheartbeat = '6s'\n[defaults]\nstale_running_max_age = '{age}'"
+def test_the_floor_under_a_stale_age_rises_with_the_heartbeat_and_never_falls() -> None:
+    text = "[guards]\nheartbeat = '{beat}'\n[defaults]\nstale_running_max_age = '{age}'"
 
-    assert parse_policy(text.format(age="1m"), "policy.toml").shortest_stale_age == timedelta(
-        minutes=1
-    )
-    (problem,) = problems_of(text.format(age="59s"))
-    assert "is under 10 heartbeats (1m)" in problem
+    (slow,) = problems_of(text.format(beat="2m", age="19m"))
+    (fast,) = problems_of(text.format(beat="1ms", age="9m"))
+
+    assert "is under 20m, or 10 heartbeats" in slow
+    assert "is under 10m, or 10 heartbeats" in fast
+    assert parse_policy(text.format(beat="2m", age="20m"), "policy.toml").defaults
+    assert parse_policy(text.format(beat="1ms", age="10m"), "policy.toml").defaults
 
 
 def test_a_flip_that_runs_too_rarely_to_watch_is_refused() -> None:
-    """A gap of half the stale age counts as an outage, so a longer period would never flip."""
+    """A gap of half the stale age counts as an outage; a tick may be a little late."""
     text = (
         "{guards}[schedule]\nflip_stale_running = '{period}'\n"
         "[[override]]\nmatch = 'a'\nstale_running_max_age = '15m'\n"
         "[defaults]\nstale_running_max_age = '2h'"
     )
 
-    (problem,) = problems_of(text.format(guards="", period="7m31s"))
+    (problem,) = problems_of(text.format(guards="", period="6m46s"))
 
-    assert "longer than half of the shortest stale_running_max_age (15m)" in problem
-    assert parse_policy(text.format(guards="", period="7m30s"), "policy.toml").schedule
+    assert problem.startswith("policy.toml: [schedule] flip_stale_running = 406s is too close to")
+    assert "half of the shortest stale_running_max_age (15m)" in problem
+    assert "run it at least every 405s, or set outage = false" in problem
+    assert parse_policy(text.format(guards="", period="6m45s"), "policy.toml").schedule
     lifted = text.format(guards="[guards]\noutage = false\n", period="1h")
     assert parse_policy(lifted, "policy.toml").schedule
+
+
+@pytest.mark.parametrize(("age", "remedy"), [("2m13s", "run it at least every"), ("1s", "set ")])
+def test_period_that_no_file_names_is_looked_at_as_well(age: str, remedy: str) -> None:
+    """The flip runs every minute then, which is too rare for a very short stale age."""
+    text = f"allow_short_retention = true\n{{}}[defaults]\nstale_running_max_age = '{age}'"
+
+    (problem,) = problems_of(text.format(""))
+
+    assert "[schedule] flip_stale_running = 1m, the default, is too close to" in problem
+    assert f"hold every flip; {remedy}" in problem
+    assert parse_policy(text.format("[guards]\noutage = false\n"), "policy.toml").defaults
+    assert parse_policy(text.replace(age, "2m14s").format(""), "policy.toml").defaults

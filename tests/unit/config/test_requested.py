@@ -26,6 +26,34 @@ def test_arms_of_a_request_take_the_place_of_the_files_and_the_rest_of_it_stays(
     assert policy.source == "the request"
 
 
+def test_arms_of_a_reap_leave_each_scope_its_stale_age() -> None:
+    """By which a row that was flipped is kept for its writer to correct; of the rest nothing."""
+    file = parse_policy(
+        '[defaults]\nmax_age = "90d"\nstale_running_max_age = "2h"\nstale_claim_max_age = "1h"\n'
+        '[[override]]\nmatch = "t/*"\nkeep = 1\nstale_running_max_age = "3h"\n'
+        '[[override]]\nmatch = "off"\nstale_running_max_age = "off"\n',
+        "policy.toml",
+    )
+
+    policy = requested_policy({"keep": 3}, "reap", file, floors=True)
+
+    assert {scope: policy.for_scope(scope) for scope in ("s", "t/1", "off")} == {
+        "s": ScopePolicy(keep=3, stale_running_max_age=timedelta(hours=2)),
+        "t/1": ScopePolicy(keep=3, stale_running_max_age=timedelta(hours=3)),
+        "off": ScopePolicy(keep=3),
+    }
+
+
+def test_stale_age_of_a_request_is_every_scopes() -> None:
+    file = parse_policy('[[override]]\nmatch = "t"\nstale_running_max_age = "3h"\n', "policy.toml")
+
+    policy = requested_policy(
+        {"stale_running_max_age": "1h"}, "flip_stale_running", file, floors=True
+    )
+
+    assert policy.for_scope("t") == ScopePolicy(stale_running_max_age=timedelta(hours=1))
+
+
 @given(
     st.timedeltas(min_value=timedelta(hours=1), max_value=timedelta(days=10_000)),
     st.integers(1, 2**63 - 1),

@@ -371,8 +371,16 @@ def test_every_value_belongs_to_a_metric_of_the_table() -> None:
             [Planned("a", "max_age", None, 3, 500), Planned("b", "keep", None, 4, 86_400_000)],
             Backlog(7, 500),
         ),
-        # What the job would pass over is no work of its own.
-        ([Planned("a", "skipped", "undated_checkpoint", 3, 500)], Backlog(0, 0)),
+        # What the job passes over because it is not due, or not yet, is no work of its own.
+        *(
+            ([Planned("a", "skipped", cause, 3, 500)], Backlog(0, 0))
+            for cause in ("undated_checkpoint", "sighting", "fresh_flip", "implausible_time")
+        ),
+        # What something holds is due all the same.
+        *(
+            ([Planned("a", "skipped", cause, 3, 500)], Backlog(3, 500))
+            for cause in ("breaker", "outage", "silence", "mass")
+        ),
         # An approval that was withdrawn before its time: overdue since just now.
         ([Planned("a", "failed", "checkpoint_expired", 1, -60_000)], Backlog(1, 0)),
     ],

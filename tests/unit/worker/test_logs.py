@@ -296,6 +296,17 @@ def test_line_of_a_partial_run_names_its_failing_scopes_up_to_a_number(stderr: W
     assert line["failing_more"] == 980
 
 
+def test_line_of_a_partial_run_cuts_names_and_its_error(stderr: Written) -> None:
+    """A scope's name may be as long as its tenant likes."""
+    configure("info", "json")
+
+    log_run(a_run(state="partial", error="y" * 10_000, failing={"s" * 10_000: "x"}))
+
+    line = stderr.only_object()
+    assert line["failing"] == {"s" * 200: "x"}
+    assert line["error"] == "y" * 1000
+
+
 def test_few_failing_scopes_are_all_named(stderr: Written) -> None:
     configure("info", "json")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.policy import SCHEDULED_JOBS, parse_policy
-from store import preflight
+from store import needs
 from worker.schedule import SCHEDULE, Entry, Slots, entries
 
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -202,11 +202,12 @@ def test_tick_expires_before_the_next_one_is_sent(every: timedelta) -> None:
 
 def test_what_every_scheduled_job_needs_of_the_database_is_known() -> None:
     """Or /readyz could not tell."""
-    needs = preflight.every(entries({}))
+    wanted = needs.scheduled(entries({}), "postgres")
 
-    assert len(set(needs.ledger)) == len(needs.ledger)
-    assert "background_agents SELECT DELETE" in needs.ledger
-    assert needs.writes
+    tables = [each.split()[0] for each in wanted.ledger + wanted.own]
+    assert len(set(tables)) == len(tables)
+    assert "background_agents SELECT UPDATE DELETE" in wanted.ledger
+    assert wanted.writes
 
 
 def test_cadence_names_every_scheduled_job_once() -> None:
