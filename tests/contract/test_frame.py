@@ -190,7 +190,9 @@ def test_what_was_found_first_is_handed_out_although_the_rest_cannot_be_found(
     try:
         parts = [*frame.tick(process, "reap")]
     finally:
-        ledger.do("drop trigger refuse_scans on maintenance.scope_scans; drop function refuse_scans()")
+        ledger.do(
+            "drop trigger refuse_scans on maintenance.scope_scans; drop function refuse_scans()"
+        )
     for run_id, number in parts:
         frame.work(process, run_id, number)
 
