@@ -49,42 +49,46 @@ class GuardPolicy:
 
 DEFAULT_GUARDS: Final = GuardPolicy()
 _KEYS: Final = tuple(field.name for field in fields(GuardPolicy))
-_MEASURES: Final = (
-    "heartbeat",
-    "missing_checkpoint_sighting",
-    "live_writer_sighting",
-    "breaker_hold",
-)
-_SWITCHES: Final = ("sightings", "outage", "fresh_flips", "plausible_times")
 
 
 def read_guards(table: TomlTable) -> GuardPolicy:
     """The guards that the table sets; what it leaves out has its default."""
     table.refuse_unknown_keys(_KEYS)
-    given: dict[str, timedelta | float | int | bool] = {}
-    for key in _MEASURES:
-        measure = table.duration(key)
-        if measure is None:
-            continue
-        shortest = timedelta(milliseconds=1) if key == "heartbeat" else timedelta(0)
-        if not shortest <= measure <= _LONGEST:
-            table.refuse_value(
-                key,
-                f"is not a time from {format_duration(shortest)} to {format_duration(_LONGEST)}; "
-                'write one, such as "60s"',
-            )
-        given[key] = measure
-    for key in _SWITCHES:
-        switch = table.boolean(key)
-        if switch is not None:
-            given[key] = switch
-    share = table.share_or_off("breaker_share")
-    if share is not None:
-        given["breaker_share"] = share
-    rows = table.count_or_off("breaker_rows")
-    if rows is not None:
-        given["breaker_rows"] = rows
-    return GuardPolicy(**given)  # type: ignore[arg-type]
+    default = DEFAULT_GUARDS
+    return GuardPolicy(
+        heartbeat=_measure(table, "heartbeat", default.heartbeat, timedelta(milliseconds=1)),
+        missing_checkpoint_sighting=_measure(
+            table, "missing_checkpoint_sighting", default.missing_checkpoint_sighting
+        ),
+        live_writer_sighting=_measure(table, "live_writer_sighting", default.live_writer_sighting),
+        breaker_hold=_measure(table, "breaker_hold", default.breaker_hold),
+        breaker_share=table.share_or_off("breaker_share"),
+        breaker_rows=table.count_or_off("breaker_rows"),
+        sightings=_switch(table, "sightings"),
+        outage=_switch(table, "outage"),
+        fresh_flips=_switch(table, "fresh_flips"),
+        plausible_times=_switch(table, "plausible_times"),
+    )
+
+
+def _measure(
+    table: TomlTable, key: str, default: timedelta, shortest: timedelta = timedelta(0)
+) -> timedelta:
+    measure = table.duration(key)
+    if measure is None:
+        return default
+    if not shortest <= measure <= _LONGEST:
+        table.refuse_value(
+            key,
+            f"is not a time from {format_duration(shortest)} to {format_duration(_LONGEST)}; "
+            'write one, such as "60s"',
+        )
+    return measure
+
+
+def _switch(table: TomlTable, key: str) -> bool:
+    """Whether a guard holds: unless the file says that it does not."""
+    return table.boolean(key) is not False
 
 
 def too_short(

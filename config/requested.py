@@ -11,7 +11,7 @@ from typing import Final
 from config.durations import format_duration
 from config.errors import PolicyError
 from config.guards import too_short
-from config.policy import Arms, Policy, ScopePolicy
+from config.policy import Policy, ScopePolicy
 from config.toml_table import TomlTable
 
 # The arms that each job knows.
@@ -60,19 +60,29 @@ def requested_policy(arms: object, job: str, file: Policy, *, floors: bool) -> P
     if not known:
         raise PolicyError(f"the request's policy sets arms, and {job} has none.")
     table.refuse_unknown_keys(known)
-    given = Arms()
+    ages: dict[str, timedelta | None] = {}
+    keep: int | None = None
     for arm in known:
         if arms.get(arm) is None:
             continue
-        value = table.count_or_off(arm) if arm == "keep" else table.duration(arm)
+        value: timedelta | int | None
+        if arm == "keep":
+            value = keep = table.count_or_off(arm)
+        else:
+            value = ages[arm] = table.duration(arm)
         problem = too_short(arm, value, file.guards)
         if value is None and not table.problems:
             table.refuse_value(arm, "sets nothing; leave it out")
         elif problem is not None and floors and not file.allow_short_retention:
             table.refuse_value(arm, f"{problem}; lift the guard floors if it is meant")
-        given[arm] = value  # type: ignore[literal-required]
-    if not given and not table.problems:
+    if all(arms.get(arm) is None for arm in known) and not table.problems:
         table.refuse("sets none of " + ", ".join(known))
     if table.problems:
         raise PolicyError(*table.problems)
-    return file.replaced(ScopePolicy(**given), source="the request")
+    given = ScopePolicy(
+        max_age=ages.get("max_age"),
+        keep=keep,
+        stale_running_max_age=ages.get("stale_running_max_age"),
+        stale_claim_max_age=ages.get("stale_claim_max_age"),
+    )
+    return file.replaced(given, source="the request")
