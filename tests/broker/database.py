@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from tests.broker.local import LocalProcess
-from tests.e2e.deployment import free_port
+from tests.ports import free_port
 from tests.servers import postgres_15_bin
 from tests.waiting import wait_until
 

