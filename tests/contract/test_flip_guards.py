@@ -48,7 +48,7 @@ def make(plain_ledger: tuple[str, Database]) -> Iterator[Make]:
     made: list[Process] = []
 
     def process(
-        age: str = "4s", guards: str = "", hold: str = "24h", heartbeat: str = "20ms"
+        age: str = "6s", guards: str = "", hold: str = "24h", heartbeat: str = "20ms"
     ) -> Process:
         text = POLICY.format(age=age, guards=guards, hold=hold, heartbeat=heartbeat)
         settings = load_settings({"MAINT_DATABASE_URL": plain_ledger[0]})
@@ -65,7 +65,7 @@ def rows(plain_ledger: tuple[str, Database]) -> Iterator[Rows]:
     rows = Rows(plain_ledger[0], "public")
     # WHY: a server that was just started holds flips by itself.
     started = "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())"
-    wait_until(lambda: rows.scalar(started) > 4.5, "the server is up for longer than the stale age")
+    wait_until(lambda: rows.scalar(started) > 6.5, "the server is up for longer than the stale age")
     yield rows
     rows.close()
 
@@ -171,7 +171,7 @@ def test_disturbance_holds_flips_for_the_whole_stale_age_and_no_longer(
 
     flips_in_the_end(process, rows, tick)
     assert "flipped" not in seen[-1]
-    assert rows.row("dead")["settled_at"] - since >= 4000
+    assert rows.row("dead")["settled_at"] - since >= 6000
     assert rows.scalar("select disturbed_at from maintenance.watches") == since
 
 
@@ -238,7 +238,7 @@ def test_outage_shows_as_a_breaker_while_it_holds_anything(rows: Rows, make: Mak
     assert figures.open_breakers(process.database) == set()
 
 
-@pytest.mark.parametrize("age", ["4s", "24h"])
+@pytest.mark.parametrize("age", ["6s", "24h"])
 def test_breaker_stays_open_where_a_run_that_lifts_it_passed_over_what_is_due(
     rows: Rows, make: Make, age: str
 ) -> None:
@@ -303,19 +303,21 @@ def test_command_is_held_by_silence_and_writes_nothing_of_it(rows: Rows, make: M
     """Neither that a hold begins nor that it is over: the schedule's next tick needs to know."""
     rows.running("dead")
     process = make()
+    # WHY not every hold: on a slow machine the ticks may come too late, which holds flips as well.
+    silences = "select * from maintenance.breakers where reason = 'silence'"
 
     assert by_hand(process).report == {"skipped/silence": 1}
-    assert rows.scalar("select count(*) from maintenance.breakers") == 0
+    assert rows.query(silences) == []
 
     tick(process)
-    hold = rows.query("select * from maintenance.breakers")
-    assert [row["reason"] for row in hold] == ["silence"]
+    hold = rows.query(silences)
+    assert len(hold) == 1
     heard(rows)
 
     assert "skipped/silence" not in by_hand(process).report
-    assert rows.query("select * from maintenance.breakers") == hold
+    assert rows.query(silences) == hold
     tick(process)
-    assert rows.scalar("select count(*) from maintenance.breakers") == 0
+    assert rows.query(silences) == []
 
 
 def test_hold_begins_with_the_first_tick_that_sees_the_silence(rows: Rows, make: Make) -> None:
