@@ -17,6 +17,7 @@ from config.errors import PolicyError, shown
 from config.globs import Glob
 from config.guards import DEFAULT_GUARDS, GuardPolicy, read_guards, too_short
 from config.toml_table import OFF, TomlTable
+from config.windows import Windows, read_windows
 
 ARMS: Final = ("max_age", "keep", "stale_running_max_age", "stale_claim_max_age")
 SCHEDULED_JOBS: Final = (
@@ -33,6 +34,7 @@ _FILE_KEYS: Final = (
     "allow_short_retention",
     "release_delay",
     "schedule",
+    "windows",
     "guards",
     "defaults",
     "override",
@@ -93,12 +95,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy file. `schedule` holds the period of each job that has one of its own."""
+    """The whole policy file. `schedule` holds the period of each job that has one of its own.
+
+    `windows` holds when the schedule may let a job work, of each job that may not always.
+    """
 
     defaults: Arms = field(default_factory=Arms)
     overrides: tuple[Override, ...] = ()
     release_delay: timedelta = DEFAULT_RELEASE_DELAY
     schedule: Mapping[str, timedelta] = field(default_factory=dict)
+    windows: Mapping[str, Windows] = field(default_factory=dict)
     allow_short_retention: bool = False
     guards: GuardPolicy = DEFAULT_GUARDS
     source: str = NO_POLICY_FILE
@@ -234,6 +240,7 @@ def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
         overrides=tuple(_overrides(file)),
         release_delay=DEFAULT_RELEASE_DELAY if release_delay is None else release_delay,
         schedule=_schedule(file.table("schedule")),
+        windows=read_windows(file.table("windows"), SCHEDULED_JOBS),
         allow_short_retention=file.boolean("allow_short_retention") or False,
         guards=read_guards(file.table("guards")),
         source=source,

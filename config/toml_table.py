@@ -103,6 +103,17 @@ class TomlTable:
         self.refuse_value(key, "is not a text with something in it; write one in quotes")
         return None
 
+    def texts(self, key: str) -> list[str] | None:
+        """A list of texts, one of them by itself included; None when absent."""
+        value = self.values.get(key)
+        texts = [value] if isinstance(value, str) else value
+        if texts is None:
+            return None
+        if isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+            return texts
+        self.refuse_value(key, "is not a list of texts; write them in quotes, within brackets")
+        return None
+
     def duration(self, key: str, *, may_be_off: bool = False) -> timedelta | None:
         """A span of time; None when absent, and for "off" where that is allowed."""
         value = self.values.get(key)

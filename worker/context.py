@@ -89,12 +89,20 @@ class Process:
             database.close()
 
     def context(
-        self, stamp: Stamp, *, policy: Policy | None = None, lifted: Collection[str] = ()
+        self,
+        stamp: Stamp,
+        *,
+        policy: Policy | None = None,
+        lifted: Collection[str] = (),
+        open_for: timedelta = timedelta.max,
     ) -> Context:
-        """What one part of one run is given; `lifted` names guards that do not hold for it."""
+        """What one part of one run is given; `lifted` names guards that do not hold for it.
+
+        `open_for`: how long its maintenance window stays open, which may be less than its budget.
+        """
         settings = self.settings
         policy = policy or self.policy
-        stop = deadline(settings.job_budget, self.stopping)
+        stop = deadline(min(settings.job_budget, open_for), self.stopping)
         return Context(
             database=self.database,
             policy=policy,

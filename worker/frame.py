@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 from config.errors import ConfigError
 from config.policy import Policy
+from config.windows import Windows
 from store import requests, runs
 from store.agents import PostgresAgentStore
 from store.batches import Stamp
@@ -27,6 +28,7 @@ from worker.context import GRACE, Process, deadline
 from worker.jobs import JOBS, Outcome
 from worker.logs import log_run
 from worker.recorded import recorded
+from worker.schedule import open_for
 
 log = logging.getLogger("sema_maintenance.frame")
 
@@ -49,6 +51,10 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
         context = process.context(Stamp(run.started_at, run.run_id))
         if (watch := JOBS[job].watch) is not None:
             watch(context)
+        if not open_for(process.policy.windows, job, run.started_at):
+            log.debug("outside_windows", extra={"job": job})
+            _end_handing_out(process, run)
+            return
         find = JOBS[job].due
         for scopes in [None] if find is None else find(context):
             size = process.settings.scopes_per_part
@@ -207,16 +213,27 @@ def _do_queued(process: Process, part: runs.Part) -> Outcome:
         policy = policy_for(part.job, part.policy, part.overrides, process.policy)
     except ConfigError as error:
         return Outcome(error=_sentence(error))
-    return _do(process, part, policy, part.overrides)
+    windows = process.policy.windows if part.request_id is None else {}
+    return _do(process, part, policy, part.overrides, windows)
 
 
-def _do(process: Process, part: runs.Part, policy: Policy, lifted: Sequence[str]) -> Outcome:
+def _do(
+    process: Process,
+    part: runs.Part,
+    policy: Policy,
+    lifted: Sequence[str],
+    windows: Mapping[str, Windows],
+) -> Outcome:
+    """Do one part. `windows`: none for what a person asks for, at whatever time."""
     try:
         with process.database.transaction(read_only=True) as tx:
             now = runs.clock(tx)
+        left = open_for(windows, part.job, now)
+        if not left:
+            return Outcome(more=True)
         # WHY a batch range per part: (run, batch) names one transaction of the journal.
         stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000, live=True)
-        context = process.context(stamp, policy=policy, lifted=lifted)
+        context = process.context(stamp, policy=policy, lifted=lifted, open_for=left)
         return JOBS[part.job].run(context, part.scopes)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))
@@ -272,7 +289,7 @@ def _work_through(
     while waiting:
         number += 1
         part = runs.begin_part(process.database, run, number, waiting[0])
-        outcome = _do(process, part, policy, run.overrides)
+        outcome = _do(process, part, policy, run.overrides, {})
         # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
         # nobody else waits.
         if not outcome.more:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from celery.schedules import BaseSchedule, schedstate
 
 from config.policy import DEFAULT_FLIP_PERIOD
+from config.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,14 @@ REQUESTS: Final = Entry("requests", every=timedelta(seconds=30))
 def entries(periods: Mapping[str, timedelta]) -> dict[str, Entry]:
     """The cadence by job, with the periods that a policy names in place of the defaults."""
     return {entry.job: Entry(entry.job, periods.get(entry.job, entry.every)) for entry in SCHEDULE}
+
+
+def open_for(windows: Mapping[str, Windows], job: str, now_ms: int) -> timedelta:
+    """For how long the schedule may let a job work from then on; 0: no window of it is open."""
+    if job not in windows:
+        return timedelta.max
+    closes_in = windows[job].closes_in(datetime.fromtimestamp(now_ms / 1000, UTC))
+    return timedelta(0) if closes_in is None else closes_in
 
 
 class Slots(BaseSchedule):

@@ -23,7 +23,7 @@ KEEP_RANGE = "is not a whole number from 0 to 9223372036854775807"
     [
         # Keys that nobody knows, at every level.
         ("relase_delay = '5m'", 'relase_delay = "5m" is not a known key', '"release_delay"?'),
-        ("xyz = 1", "xyz = 1 is not a known key", "schedule, guards, defaults, override."),
+        ("xyz = 1", "xyz = 1 is not a known key", "schedule, windows, guards, defaults, override."),
         ("[default]\nkeep = 1", "default = {…} is not a known key", 'did you mean "defaults"?'),
         ("[defaults]\nmax_ages = '5m'", '[defaults] max_ages = "5m" is not a', '"max_age"?'),
         ("[defaults]\nKeep = 5", "[defaults] Keep = 5 is not a known key", '"keep"?'),
