@@ -167,6 +167,13 @@ class Settings(BaseSettings):
         description="Rows that one worker process, with all its threads or children, changes in a "
         "second at most.",
     )
+    replication_lag_max: Annotated[
+        timedelta | None, BeforeValidator(Span(timedelta(seconds=1), timedelta(days=1)))
+    ] = Field(
+        default=None,
+        description="While a standby is further behind than this, the worker begins no batch; it "
+        "takes pg_read_all_stats to see that. Unset, nobody looks.",
+    )
     request_expires: _Request = Field(
         default=timedelta(days=1),
         description="How long an operator's request may wait for a worker; then it is refused, for "

@@ -57,8 +57,10 @@ class Span:
     shortest: timedelta
     longest: timedelta
 
-    def __call__(self, value: object) -> timedelta:
-        """The span that the text writes with units."""
+    def __call__(self, value: object) -> timedelta | None:
+        """The span that the text writes with units; None where there may be none."""
+        if value is None:
+            return None
         try:
             span = parse_duration(value) if isinstance(value, str) else value
         except ConfigError as error:

@@ -21,7 +21,7 @@ from store.release_elsewhere import Elsewhere
 from store.release_sessions import Drain
 from tasks.context import Context, guards_of
 from worker.loops import Loops
-from worker.pace import Pace
+from worker.pace import Pace, Standbys
 from worker.release_http import HttpRelease
 from worker.schedule import Entry, entries
 
@@ -76,10 +76,25 @@ class Process:
         rate = self.settings.max_rows_per_second / self.sharers
         return Pace(rate, time.monotonic, time.sleep)
 
+    @cached_property
+    def standbys(self) -> Standbys | None:
+        """What holds the process back while the database's standbys lag; None: nothing does."""
+        most = self.settings.replication_lag_max
+        if most is None:
+            return None
+        return Standbys(self.database, most, time.monotonic, time.sleep)
+
+    def keep_pace(self, rows: int, stop: Callable[[], bool]) -> None:
+        """Wait before the next batch, after one of so many rows, or until `stop` says to end."""
+        self.pace.keep(rows, stop)
+        if self.standbys is not None:
+            self.standbys.wait(stop)
+
     def forget_connections(self) -> None:
         """In a forked child: leave the parent's connections to the parent, and share its pace."""
         self.__dict__.pop("database", None)
         self.__dict__.pop("pace", None)
+        self.__dict__.pop("standbys", None)
         self.sharers = self.settings.worker_concurrency
 
     def close(self) -> None:
@@ -120,7 +135,7 @@ class Process:
                 settings.journal_retention, settings.run_retention, settings.harvest_retention
             ),
             stop=stop,
-            pace=lambda rows: self.pace.keep(rows, stop),
+            pace=lambda rows: self.keep_pace(rows, stop),
             new_id=uuid.uuid4,
             jitter=random.random,
             release_backend=settings.release_backend,

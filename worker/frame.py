@@ -234,6 +234,10 @@ def _do(
         # WHY a batch range per part: (run, batch) names one transaction of the journal.
         stamp = Stamp(now, part.run_id, batch=part.part * 1_000_000, live=True)
         context = process.context(stamp, policy=policy, lifted=lifted, open_for=left)
+        if process.standbys is not None:
+            process.standbys.wait(context.stop)
+            if context.stop():
+                return Outcome(more=True)
         return JOBS[part.job].run(context, part.scopes)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))
