@@ -115,7 +115,8 @@ class Settings(BaseSettings):
     )
     http_address: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 9464),
-        description="Host and port of /metrics, /healthz and /readyz; port 0 takes any free one.",
+        description="Host and port of the page, /metrics, /healthz and /readyz; "
+        "port 0 takes any free one.",
     )
     liveness_limit: _Liveness = Field(
         default=timedelta(minutes=2),
@@ -186,8 +187,8 @@ class Settings(BaseSettings):
     )
     run_retention: _Retention = Field(
         default=timedelta(days=30),
-        description="How long runs and operators' requests stay on record; each job's newest "
-        "completed run always does.",
+        description="How long runs, operators' requests, holds that are over, and who did what "
+        "stay on record; each job's newest completed run always does.",
     )
     harvest_retention: _Retention = Field(
         default=timedelta(days=30),

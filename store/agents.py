@@ -14,8 +14,9 @@ from store.batches import BatchSize, Stamp
 from store.checkpoints import PostgresCheckpointStore
 from store.contract import CheckpointStore, Expect, Reaped, Reconciled, Release
 from store.database import Database
-from store.errors import AlreadyExists, InvalidRecord, StoreError
+from store.errors import AlreadyExists, Held, InvalidRecord, StoreError
 from store.flip_stale_running import flip_stale_running
+from store.holds import held_by, share
 from store.isolation import unbroken
 from store.reap import RELEASE_DELAY, reap
 from store.reconcile_parked import Excluded, reconcile_parked
@@ -89,9 +90,15 @@ class PostgresAgentStore:
             return tx.one("agent_update", record_params(record) | expected) is not None
 
     def delete(self, handle: str, scope: str, rev: int | None = None) -> bool:
-        """Delete the row, at `rev` where one is given. Releases no transcript."""
+        """Delete the row, at `rev` where one is given. Releases no transcript. Raises Held."""
         params = {"handle": handle, "scope": scope, "expected_rev": rev}
         with self._database.transaction() as tx:
+            share(tx)
+            if (held := held_by(tx, scope, handle)) is not None:
+                found = tx.one("agent_get", params)
+                if found is None or rev not in {None, found["rev"]}:
+                    return False
+                raise Held(held)
             return tx.one("agent_delete", params) is not None
 
     def list_by_session(

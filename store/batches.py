@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from store.database import Transaction
+from store.pauses import NOT_PAUSED, Paused
 
 # The run of effects that belong to none: a store function called directly.
 NO_RUN: Final = UUID(int=0)
@@ -58,11 +59,13 @@ class Done:
     """What one committed batch did, or that one failed.
 
     `by_kind` has a count per arm, or per (arm, cause). `failing` says what is wrong in scopes in
-    which not all could be done, as a sentence by scope.
+    which not all could be done, as a sentence by scope. `paused`: where it found the
+    job paused, and did nothing.
     """
 
     by_kind: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
+    paused: Paused = NOT_PAUSED
 
     @property
     def rows(self) -> int:
@@ -151,7 +154,18 @@ class Window(Generic[_Place]):
         They have their turn again later. May be empty: then there is nothing to do just now.
         """
         rows = tx.rows("lock_scopes", {"job": job, "scopes": [p.scope for p in self._open]})
-        ours = {row["scope"] for row in rows}
+        self._keep({row["scope"] for row in rows})
+        if self.idle:
+            tx.rows("wait_a_moment")
+        return self._open
+
+    def stand_aside(self, paused: Collection[str] = ()) -> None:
+        """Leave all of the batch for later, less what is paused, which has no turn any more."""
+        self._open = [p for p in self._open if p.scope not in paused]
+        self._keep(())
+
+    def _keep(self, ours: Collection[str]) -> None:
+        """The others have their turn again later."""
         others = [p for p in self._open if p.scope not in ours]
         if self._alone:
             self._troubled.extend((p, self._limit or 1) for p in others)
@@ -159,9 +173,6 @@ class Window(Generic[_Place]):
             self._waiting.extend(others)
         self._open = [p for p in self._open if p.scope in ours]
         self.idle = not ours
-        if self.idle:
-            tx.rows("wait_a_moment")
-        return self._open
 
     @property
     def scopes(self) -> list[str]:

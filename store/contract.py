@@ -128,7 +128,10 @@ class AgentStore(Protocol):
         """The same, where the row must also have the expected status, token and claim."""
 
     def delete(self, handle: str, scope: str, rev: int | None = None) -> bool:
-        """Delete the row, at `rev` where one is given. Releases no transcript."""
+        """Delete the row, at `rev` where one is given. Releases no transcript.
+
+        Raises Held where a person keeps the row from being deleted; in memory nobody does.
+        """
 
     def list_by_session(
         self, scope: str, session_id: str, status: Status | None = None, limit: int | None = None

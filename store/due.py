@@ -100,7 +100,7 @@ def look_for_reap(
 ) -> dict[str, Looked]:
     """What there is for each arm in each scope; rows of an implausible time do not count."""
     ranges = Ranges.of(policies, now, guards)
-    excess = {place.scope for place in ranges.beyond_keep(tx, after_age=False)}
+    excess = {place.scope for place in ranges.beyond_keep(tx)}
     arms = dict(policies)
     looked_at = {}
     for row in tx.rows("oldest_settled", {"scopes": [*arms], **ranges.plausible}):

@@ -4,6 +4,9 @@ StoreError
 ├── AlreadyExists      a row with that key is there: choose another handle
 ├── InvalidRecord      the record cannot be stored: mend the named member
 ├── InvalidPolicy      the policy cannot be applied: mend the named field
+├── InvalidHold        the hold cannot be placed: mend the named member
+├── NoSuchHold         none of this number is in force: look at the list
+├── Held               somebody keeps the row from being deleted: release the hold first
 ├── ReleaseStopped     another system does not release transcripts just now: see what it says
 ├── StoreUnavailable   come back later; nothing was half done
 │   ├── StatementFailed  the server answers, but not to this: ask for less, or come back later
@@ -48,6 +51,22 @@ class InvalidPolicy(StoreError):
         super().__init__(f"{field} = {_spelled(value)} {problem}")
         self.field = field
         self.value = value
+
+
+class InvalidHold(StoreError):
+    """The hold cannot be placed; the message names the member."""
+
+    def __init__(self, member: str, problem: str) -> None:
+        super().__init__(f"{member} {problem}")
+        self.member = member
+
+
+class NoSuchHold(StoreError):
+    """There is no hold of this number in force; the message says what became of it."""
+
+
+class Held(StoreError):
+    """A hold lies on the row, or on its scope; the row was not deleted. The message names it."""
 
 
 class ReleaseStopped(StoreError):

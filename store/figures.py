@@ -6,6 +6,7 @@ Every function raises StoreError, and takes no lock that a writer would wait for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,6 +19,29 @@ from store.runs import clock
 
 RELEASE_STATES: Final = ("pending", "suspect", "dead")
 _MS: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Where a job is kept from working: everywhere, and in so many scopes besides."""
+
+    everywhere: bool
+    scopes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What may be shown of a run to anybody: no error, no scope, nobody's name.
+
+    Times are milliseconds since the Unix epoch; `report` as in `store.runs.Run`.
+    """
+
+    job: str
+    state: str
+    started_at: int
+    finished_at: int | None
+    report: dict[str, int] = field(default_factory=dict)
+    scheduled: bool = True
 
 
 def _rows(database: Database, statement: str, **params: Any) -> list[dict[str, Any]]:
@@ -65,9 +89,34 @@ def failing_scopes(database: Database) -> dict[str, int]:
     return {row["job"]: row["scopes"] for row in _rows(database, "failing_scopes")}
 
 
-def open_breakers(database: Database) -> set[str]:
-    """The jobs that a breaker holds, everywhere or in some scope."""
-    return {row["job"] for row in _rows(database, "open_breakers")}
+def newest_runs(database: Database, jobs: Sequence[str], limit: int) -> dict[str, list[RunFigures]]:
+    """Up to so many runs of each of the jobs, the newest first; a job without any is left out."""
+    found: dict[str, list[RunFigures]] = {}
+    for row in _rows(database, "newest_runs", jobs=list(jobs), limit=limit):
+        found.setdefault(row["job"], []).append(RunFigures(**row))
+    return found
+
+
+def open_breakers(database: Database) -> dict[str, Stopped]:
+    """Where a breaker holds each job; a job that none holds is left out."""
+    return _stopped(database, "open_breakers")
+
+
+def paused_jobs(database: Database) -> dict[str, Stopped]:
+    """Where a person has paused each job; a job that nobody has paused is left out."""
+    return _stopped(database, "paused_jobs")
+
+
+def _stopped(database: Database, statement: str) -> dict[str, Stopped]:
+    return {
+        row["job"]: Stopped(row["everywhere"], row["scopes"]) for row in _rows(database, statement)
+    }
+
+
+def holds(database: Database) -> int:
+    """How many holds are in force, on scopes and on rows."""
+    [row] = _rows(database, "count_holds")
+    return int(row["holds"])
 
 
 def live_agents(database: Database) -> dict[str, int]:

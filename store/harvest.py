@@ -18,6 +18,7 @@ from store.batches import Backlog, Done, Stamp, journal_left
 from store.database import Database, Transaction
 from store.errors import StoreError, TimedOut
 from store.isolation import of_some_rows, said
+from store.pauses import NOT_PAUSED, begin_batch
 from store.records import BIGINT_MAX, BIGINT_MIN
 
 # A session without the right to persist found files that no transaction backs. Never 'other'.
@@ -54,16 +55,25 @@ def drain_harvest(
 ) -> Iterator[tuple[Done, list[Rejections]]]:
     """Count what is not counted yet, of some scopes or of all; yields after each batch.
 
+    Where the job is paused nothing is counted, and what is yielded says so.
+
     A batch that fails comes again in halves; a row that fails by itself is passed over, and what is
     yielded says so. Safe to repeat, and for any number of drains at once: a row is counted by one
     of them.
     """
-    after_id, size = BIGINT_MIN, batch_max
+    after_id, size, seen = BIGINT_MIN, batch_max, NOT_PAUSED
     while True:
         params = {"scopes": _listed(scopes), "after_id": after_id, "batch_max": size}
+        params["paused"] = [*seen.scopes]
+        last_id: int | None = None
+        rows: list[DictRow] = []
         try:
             with database.transaction() as tx:
-                last_id, rows = _count(tx, params, stamp.next_batch())
+                paused = begin_batch(tx, JOB, scopes)
+                seen |= paused or NOT_PAUSED
+                if paused is not None and not seen.everywhere:
+                    params["paused"] = [*seen.scopes]
+                    last_id, rows = _count(tx, params, stamp.next_batch())
         except StoreError as error:
             if not _of_some_rows(database, error, stamp):
                 raise
@@ -77,7 +87,12 @@ def drain_harvest(
             after_id, done = passed
             yield done, []
             continue
+        if paused is None:
+            yield Done(), []
+            continue
         if last_id is None:
+            if seen:
+                yield Done(paused=seen), []
             return
         # WHY only within one drain: with a horizon pinned elsewhere, what was counted a moment ago
         # would be stepped over again by each batch.
@@ -85,7 +100,7 @@ def drain_harvest(
         by_code: Counter[tuple[str, str | None]] = Counter()
         for row in rows:
             by_code[REJECTED, row["code"]] += row["count"]
-        yield Done(dict(by_code)), [Rejections(**row) for row in rows]
+        yield Done(dict(by_code), paused=seen), [Rejections(**row) for row in rows]
 
 
 def _count(
@@ -109,7 +124,7 @@ def _of_some_rows(database: Database, error: StoreError, stamp: Stamp) -> bool:
 
 def _probe(tx: Transaction, stamped: dict[str, Any]) -> None:
     """Count no row. Raises StoreError where none could be counted."""
-    tx.rows("claim_harvest", {"scopes": [], "after_id": BIGINT_MAX, "batch_max": 1})
+    tx.rows("claim_harvest", {"scopes": [], "paused": [], "after_id": BIGINT_MAX, "batch_max": 1})
     tx.do("admit_harvest_codes", {**stamped, "codes": [], "codes_max": 0})
     tx.rows("count_harvest", {**stamped, "ids": []})
 
@@ -144,24 +159,31 @@ def prune_harvest(
     batch_max: int,
 ) -> Iterator[Done]:
     """Delete what was counted longer ago than `retention`; yields after each committed batch."""
-    after_at, after_id = BIGINT_MIN, BIGINT_MIN
+    after_at, after_id, seen = BIGINT_MIN, BIGINT_MIN, NOT_PAUSED
     while True:
         with database.transaction() as tx:
-            rows = tx.rows(
-                "prune_harvest",
-                {
-                    **stamp.next_batch(),
-                    "before": stamp.now - retention // _MS,
-                    "scopes": _listed(scopes),
-                    "after_at": after_at,
-                    "after_id": after_id,
-                    "batch_max": batch_max,
-                },
-            )
+            paused = begin_batch(tx, JOB, scopes)
+            seen |= paused or NOT_PAUSED
+            params = {
+                **stamp.next_batch(),
+                "before": stamp.now - retention // _MS,
+                "scopes": _listed(scopes),
+                "paused": [*seen.scopes],
+                "after_at": after_at,
+                "after_id": after_id,
+                "batch_max": batch_max,
+            }
+            begun = paused is not None and not seen.everywhere
+            rows = tx.rows("prune_harvest", params) if begun else []
+        if paused is None:
+            yield Done()
+            continue
         if not rows:
+            if seen:
+                yield Done(paused=seen)
             return
         after_at, after_id = rows[0]["last_at"], rows[0]["last_id"]
-        yield Done({(PRUNED, None): sum(row["count"] for row in rows)})
+        yield Done({(PRUNED, None): sum(row["count"] for row in rows)}, paused=seen)
 
 
 def preview_harvest(

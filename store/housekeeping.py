@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from store.database import Database
 from store.durations import bounds_ms
+from store.pauses import begin_batch
 from store.records import BIGINT_MIN
 
 # WHY longer than any job's period: what a job confirms at every tick must not go between two.
 UNSEEN: Final = timedelta(days=2)
+JOB: Final = "housekeeping"
 _MS: Final = timedelta(milliseconds=1)
 
 
@@ -51,18 +53,24 @@ def roll_up(database: Database, now: int, retention: timedelta, batch_max: int) 
     after_id = BIGINT_MIN
     while True:
         with database.transaction() as tx:
-            [row] = tx.rows("roll_up_journal", {**params, "after_id": after_id})
-        if not row["done"]:
+            paused = begin_batch(tx, JOB, [])
+            row = None
+            if paused is not None and not paused:
+                row = tx.one("roll_up_journal", {**params, "after_id": after_id})
+        if row is not None and row["done"]:
+            after_id = row["last_id"]
+            yield Kept("rolled_up", row["done"])
+        elif paused is None:
+            yield Kept("rolled_up", 0)
+        else:
             return
-        after_id = row["last_id"]
-        yield Kept("rolled_up", row["done"])
 
 
 def prune(database: Database, now: int, retention: timedelta, batch_max: int) -> Iterator[Kept]:
-    """Delete runs and requests that ended longer ago than `retention`, and unseen sightings.
+    """Delete what ended longer ago than `retention`: runs, requests, holds, and acts of persons.
 
-    Never an open run, one that is not rolled up in full, or a job's newest completed one. Yields
-    after each committed batch.
+    Never an open run, one that is not rolled up in full, or a job's newest completed one; nor a
+    hold in force. With them go sightings that nobody confirms. Yields after each committed batch.
     """
     before = now - retention // _MS
     yield from _batches(
@@ -70,6 +78,8 @@ def prune(database: Database, now: int, retention: timedelta, batch_max: int) ->
     )
     params = {"before": before, "batch_max": batch_max}
     yield from _batches(database, "requests", "prune_requests", params)
+    yield from _batches(database, "holds", "prune_holds", params)
+    yield from _batches(database, "actions", "prune_actions", params)
     params = {"before": now - UNSEEN // _MS, "batch_max": batch_max}
     yield from _batches(database, "sightings", "prune_sightings", params)
     yield from _batches(database, "sightings", "prune_flipped", params)
@@ -78,10 +88,11 @@ def prune(database: Database, now: int, retention: timedelta, batch_max: int) ->
 def _batches(
     database: Database, what: str, statement: str, params: dict[str, Any]
 ) -> Iterator[Kept]:
-    """One statement again and again, until it touches nothing more."""
+    """One statement again and again, until it touches nothing more, or somebody has paused it."""
     while True:
         with database.transaction() as tx:
-            rows = tx.do(statement, params)
-        if not rows:
+            paused = begin_batch(tx, JOB, [])
+            rows = tx.do(statement, params) if paused is not None and not paused else 0
+        if not rows and paused is not None:
             return
         yield Kept(what, rows)

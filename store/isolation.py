@@ -19,6 +19,7 @@ from store.batches import BatchSize, Done, Place, Stamp, Window, journal_left
 from store.database import Database, Transaction, reported
 from store.errors import StatementFailed, StoreError, StoreUnavailable, StoreUnusable, TimedOut
 from store.giving_up import Afters, Course
+from store.pauses import NOT_PAUSED, Paused, begin_batch
 
 # A scope with so many failing rows has one cause, and a person is to look at it.
 FAILING_ROWS_MAX: Final = 10
@@ -34,13 +35,14 @@ class Turn(Generic[_Place]):
     """What one batch did, and the places at which it goes on; scopes left out are finished.
 
     `changed` counts by scope the rows that a breaker counts; `left_out` names scopes that have no
-    further turn in this run.
+    further turn in this run. `paused`: where nothing was done because a person has paused the job.
     """
 
     by_kind: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
     places: list[_Place] = field(default_factory=list)
     changed: Mapping[str, int] = field(default_factory=dict)
     left_out: Collection[str] = ()
+    paused: Paused = NOT_PAUSED
 
 
 class Work(Protocol[_Place]):
@@ -93,6 +95,8 @@ class Progress:
     changed: dict[str, int] = field(default_factory=dict)
     suspects: set[str] = field(default_factory=set)
     given_up: Mapping[str, Afters] = field(default_factory=dict)
+    # True: the job was paused everywhere, and the run ends.
+    over: bool = False
 
     @classmethod
     def begin(cls, database: Database, job: str, scopes: Collection[str]) -> Progress:
@@ -130,8 +134,11 @@ def work_through(
     The caller may stop wherever it yields. What cannot be done is in `progress`, and in what is
     yielded, as it is found. Raises StoreUnavailable and StoreUnusable where no batch could do
     better: the database is away, a whole table is locked, or a privilege is missing. What begins
-    behind rows at which the last run gave up meets some rows twice.
+    behind rows at which the last run gave up meets some rows twice. Where the job is paused, a
+    scope has no further turn, or the run is over; what is yielded says so.
     """
+    if progress.over:
+        return
     course: Course[_Place] = Course(work.kind)
     places = course.begin(
         (p for p in places if p.scope not in progress.left_out), progress.given_up
@@ -147,14 +154,18 @@ def work_through(
             continue
         for scope, count in turn.changed.items():
             progress.changed[scope] = progress.changed.get(scope, 0) + count
-        progress.left_out.update(turn.left_out)
+        progress.left_out.update(turn.left_out, turn.paused.scopes)
+        if turn.paused.everywhere:
+            progress.over = True
+            yield Done(paused=turn.paused)
+            return
         going = [p for p in turn.places if p.scope not in progress.left_out]
         if not window.idle:
             on = progress.left_out.union(p.scope for p in going)
             going += course.back([scope for scope in window.scopes if scope not in on])
         window.advance(going)
-        if any(turn.by_kind.values()) or window.idle:
-            yield Done(turn.by_kind)
+        if any(turn.by_kind.values()) or window.idle or turn.paused:
+            yield Done(turn.by_kind, paused=turn.paused)
 
 
 def failed_before(database: Database, job: str, scopes: Collection[str] | None = None) -> set[str]:
@@ -175,10 +186,12 @@ def _failed_before(
 
 
 def unbroken(batches: Iterable[Done]) -> Iterator[Done]:
-    """The batches, for a caller who has one scope. Raises StoreError where that is failing."""
+    """The batches, for a caller who has one scope. Raises StoreError where not all can be done."""
     for done in batches:
         if done.failing:
             raise StoreError(next(iter(done.failing.values())))
+        if done.paused:
+            raise StoreError("somebody has paused this; `sema-maintenance status` says who")
         yield done
 
 
@@ -204,6 +217,14 @@ def _turn(
     *,
     past_locks: bool,
 ) -> Turn[_Place]:
+    paused = begin_batch(tx, work.job, window.scopes)
+    if paused is None:
+        window.stand_aside()
+        return Turn()
+    if paused:
+        # WHY nothing else in this batch: it may fail, and what is paused must not be forgotten.
+        window.stand_aside(paused.scopes)
+        return Turn(paused=paused)
     places = window.own(tx, work.job)
     if not places:
         return Turn()
@@ -216,6 +237,7 @@ def _of_its_rows(database: Database, work: Work[_Place], stamp: Stamp, error: St
 
 def _probe(tx: Transaction, work: Work[_Place], stamp: Stamp) -> None:
     stamped = stamp.next_batch()
+    begin_batch(tx, work.job, [])
     tx.rows("lock_scopes", {"job": work.job, "scopes": []})
     names: tuple[str, ...] = ("scopes", "arms", "causes", "counts")
     tx.do("journal_add", {**stamped, "job": work.job, **{name: [] for name in names}})

@@ -76,6 +76,7 @@ _JOBS: Final[Mapping[str, Needs]] = {
         (
             "session_releases INSERT",
             "sightings SELECT",
+            "holds SELECT",
             "breakers SELECT INSERT DELETE",
             "scope_next_due SELECT",
         ),
@@ -104,18 +105,25 @@ _JOBS: Final[Mapping[str, Needs]] = {
             "journal_totals SELECT INSERT UPDATE",
             "requests SELECT UPDATE DELETE",
             "sightings SELECT UPDATE DELETE",
+            "holds SELECT UPDATE DELETE",
+            "actions SELECT UPDATE DELETE",
         ),
     ),
     "audit_memory": Needs((), ("memory_boundary SELECT INSERT UPDATE DELETE",)),
 }
 _OUTBOX: Final = ("session_releases SELECT UPDATE DELETE",)
 _RELEASE: Final[Mapping[Backend, Needs]] = {
-    "postgres": Needs(("background_agents SELECT", "agent_sessions SELECT UPDATE DELETE"), _OUTBOX),
-    "http": Needs(("background_agents SELECT", "agent_sessions SELECT"), _OUTBOX),
+    "postgres": Needs(
+        ("background_agents SELECT", "agent_sessions SELECT UPDATE DELETE"),
+        (*_OUTBOX, "holds SELECT"),
+    ),
+    "http": Needs(
+        ("background_agents SELECT", "agent_sessions SELECT"), (*_OUTBOX, "holds SELECT")
+    ),
     "none": Needs((), _OUTBOX),
 }
 _PREVIEWS: Final[Mapping[str, Needs]] = {
-    "reap": reading("background_agents", own=("sightings", "breakers")),
+    "reap": reading("background_agents", own=("sightings", "breakers", "holds")),
     "flip_stale_running": reading(
         "background_agents", "checkpoints", own=("sightings", "breakers", "watches", "schedule")
     ),
@@ -123,10 +131,12 @@ _PREVIEWS: Final[Mapping[str, Needs]] = {
     "drain_harvest": reading(own=("harvest_rejections", "harvest_codes")),
 }
 _RELEASE_PREVIEWS: Final[Mapping[Backend, Needs]] = {
-    "postgres": reading("background_agents", "agent_sessions", own=("session_releases",)),
-    "http": reading("background_agents", "agent_sessions", own=("session_releases",)),
+    "postgres": reading("background_agents", "agent_sessions", own=("session_releases", "holds")),
+    "http": reading("background_agents", "agent_sessions", own=("session_releases", "holds")),
     "none": reading(own=("session_releases",)),
 }
+# Before every batch it is asked what a person has paused; the audit has no batches.
+_PAUSES: Final = reading(own=("pauses",))
 # Beyond what its parts do: the slot that is claimed, and what is noted at each tick.
 _TICK: Final = Needs((), ("schedule SELECT INSERT UPDATE",))
 _TICKS: Final[Mapping[str, Needs]] = {
@@ -144,23 +154,43 @@ IMPORT: Final = Needs(
 REARM: Final = together(
     _RECORD, Needs(("agent_sessions SELECT",), ("session_releases SELECT UPDATE",))
 )
+HOLDS: Final = reading(own=("holds",))
+# WHY the outbox: transcripts that were claimed before are waited for.
+PLACE_HOLD: Final = Needs(
+    ("background_agents SELECT",),
+    ("holds SELECT INSERT", "actions INSERT", "session_releases SELECT"),
+)
+RELEASE_HOLD: Final = Needs((), ("holds SELECT UPDATE", "actions INSERT"))
 MIGRATE: Final = Needs()
 RELEASES: Final = reading(own=("session_releases",))
+# WHY the outbox: transcripts that were claimed before are waited for.
+PAUSE: Final = Needs((), ("pauses SELECT INSERT", "actions INSERT", "session_releases SELECT"))
+RESUME: Final = Needs((), ("pauses SELECT DELETE", "actions INSERT"))
 HISTORY: Final = reading(own=("runs", "run_parts", "requests"))
+ACTIONS: Final = reading(own=("actions",))
 STATUS: Final = reading(
     "background_agents",
-    own=("schedule", "runs", "run_parts", "session_releases", "memory_boundary"),
+    own=("schedule", "runs", "run_parts", "session_releases", "memory_boundary", "pauses"),
 )
+
+# WHY it is asked for nowhere: what is missing is a finding, and leaves the others to be made.
+DOCTOR: Final = reading(
+    "background_agents", "checkpoints", own=("schedule", "runs", "session_releases")
+)
+# The server that writes memory-harvest rejections, and has nothing else to do with the worker.
+SERVER: Final = Needs((), ("harvest_rejections INSERT",), versioned=False)
 
 
 def by_hand(job: str, backend: Backend) -> Needs:
     """What a job needs that is run here and now, whatever scopes are named."""
-    return together(_RECORD, _RELEASE[backend] if job == "release_sessions" else _JOBS[job])
+    needed = _RELEASE[backend] if job == "release_sessions" else _JOBS[job]
+    return together(_RECORD, needed, *([] if job == "audit_memory" else [_PAUSES]))
 
 
 def dry_run(job: str, backend: Backend) -> Needs:
     """What the dry run of a job needs: it reads the ledger, what guards know, what is drained."""
-    return _RELEASE_PREVIEWS[backend] if job == "release_sessions" else _PREVIEWS[job]
+    needed = _RELEASE_PREVIEWS[backend] if job == "release_sessions" else _PREVIEWS[job]
+    return together(needed, _PAUSES)
 
 
 def scheduled(jobs: Iterable[str], backend: Backend) -> Needs:
@@ -186,6 +216,8 @@ def exporter(backend: Backend, previewed: Iterable[str]) -> Needs:
         "session_releases",
         "failing_scopes",
         "breakers",
+        "pauses",
+        "holds",
         "harvest_rejections",
     )
     previews = [dry_run(job, backend) for job in previewed]
@@ -199,4 +231,27 @@ def worker(scheduled_jobs: Iterable[str], previewed: Collection[str], backend: B
         scheduled(scheduled_jobs, backend),
         requested(known, backend),
         exporter(backend, previewed),
+    )
+
+
+def operator(backend: Backend) -> Needs:
+    """What a person needs for every command but `migrate`."""
+    known = (*_JOBS, "release_sessions")
+    return together(
+        ENQUEUE,
+        IMPORT,
+        REARM,
+        RELEASES,
+        HOLDS,
+        PLACE_HOLD,
+        RELEASE_HOLD,
+        PAUSE,
+        RESUME,
+        HISTORY,
+        ACTIONS,
+        STATUS,
+        DOCTOR,
+        reading("agent_sessions"),
+        *(by_hand(job, backend) for job in known),
+        *(dry_run(job, backend) for job in (*_PREVIEWS, "release_sessions")),
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -12,13 +11,13 @@ from typing import Any, Final
 from psycopg.rows import DictRow
 
 from store.batches import Backlog, BatchSize, Done, Kind, Stamp, journal_left
-from store.breakers import Allowance, trip, tripped
+from store.breakers import trip, tripped
 from store.database import Database, Transaction
 from store.guards import UNGUARDED, Guards
+from store.holds import HOLD, InForce, in_force, share
 from store.isolation import Progress, Turn, work_through
-from store.live_writers import LiveWriters
+from store.reap_looks import Boundary, Implausible, Run, Tripped
 from store.reap_ranges import Found, Place, Policies, Ranges, params_of, planned
-from store.records import STALE_RUNNING_REAP_ATTRIBUTION
 
 JOB: Final = "reap"
 RELEASE_DELAY = timedelta(minutes=10)
@@ -39,28 +38,28 @@ def reap(
 
     The caller may stop between batches. Safe to repeat: a deleted row is gone with its release
     queued, in one transaction. Takes no arm that is not named; never a running or parked row, nor
-    what a guard keeps. What cannot be done in a scope is in what is yielded.
+    what a guard or a hold keeps. What cannot be done in a scope is in what is yielded.
     """
     ranges = Ranges.of(policies, stamp.now, guards)
     scopes = ranges.scopes
-    run = _Run.of(ranges, stamp, Progress.begin(database, JOB, scopes))
+    run = Run.of(ranges, stamp, Progress.begin(database, JOB, scopes))
     # WHY many scopes at once: there is hardly anything to be found in them.
     wide = BatchSize(size.rows, max(1, min(len(scopes), size.rows, _SCOPES_MAX)))
     asked = [Place(s, 0, 0, None, 0, 0) for s in scopes]
     # WHY a row of each: they read a scope as a whole, so that to ask for fewer rows is in vain.
     one_each = BatchSize(wide.scopes, wide.scopes)
     if guards.plausible_times:
-        work = _Implausible(ranges)
+        work = Implausible(ranges)
         yield from work_through(database, work, asked, stamp, one_each, run.progress)
     if guards.breakers:
-        yield from work_through(database, _Tripped(run), asked, stamp, one_each, run.progress)
+        yield from work_through(database, Tripped(run), asked, stamp, one_each, run.progress)
 
     shared: dict[str, object] = {"release_delay_ms": release_delay // _MS}
     for arm in ("max_age", "keep"):
         if arm == "max_age":
             places = ranges.aged()
         else:
-            boundary = _Boundary(ranges)
+            boundary = Boundary(ranges)
             yield from work_through(database, boundary, asked, stamp, one_each, run.progress)
             places = [*boundary.places.values()]
         shared["arm"] = arm
@@ -71,151 +70,10 @@ def reap(
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """What the kinds of batches of one run share."""
-
-    ranges: Ranges
-    progress: Progress
-    allowance: Allowance
-    living: LiveWriters
-
-    @classmethod
-    def of(cls, ranges: Ranges, stamp: Stamp, progress: Progress) -> _Run:
-        """A run that has done nothing yet."""
-        allowance = Allowance(JOB, ranges.guards, stamp.run_id)
-        return cls(ranges, progress, allowance, LiveWriters(ranges.guards, stamp))
-
-    def guard(self, tx: Transaction) -> dict[str, object]:
-        """What the fresh_flip fragment asks for; read before the statement that judges by it."""
-        fresh_flips = self.ranges.guards.fresh_flips
-        return {
-            "fresh_flips": fresh_flips,
-            "live_writers": self.living.read(tx) if fresh_flips else [],
-            "attribution": STALE_RUNNING_REAP_ATTRIBUTION,
-        }
-
-    def due(self, tx: Transaction, scopes: Collection[str]) -> dict[str, int]:
-        """How many rows are due in these scopes by both arms; without those that have none."""
-        found = planned(tx, self.ranges.within(scopes), self.guard(tx))
-        due: Counter[str] = Counter()
-        for (scope, arm, _), backlog in found.items():
-            if arm != "skipped":
-                due[scope] += backlog.rows
-        return dict(due)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted(ABC):
-    """A kind of batch that only reads, and counts what is left alone."""
-
-    job: str = field(default=JOB, init=False)
-    kind: str = field(default="counted", init=False)
-    waits: bool = field(default=False, init=False)
-
-    def next_row(
-        self,
-        tx: Transaction,  # noqa: ARG002
-        place: Place,  # noqa: ARG002
-        stamped: dict[str, Any],  # noqa: ARG002
-    ) -> tuple[str, Place] | None:
-        """It meets no rows one by one."""
-        return None
-
-    @abstractmethod
-    def act(
-        self,
-        tx: Transaction,
-        places: list[Place],
-        stamped: dict[str, Any],
-        rows_per_scope: int,
-        *,
-        past_locks: bool,
-    ) -> Turn[Place]:
-        """Count."""
-
-    def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
-        """Count in no scope."""
-        self.act(tx, [], stamped, 1, past_locks=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Implausible(_Counted):
-    """Counts rows whose times say nothing."""
-
-    ranges: Ranges
-
-    def act(
-        self,
-        tx: Transaction,
-        places: list[Place],
-        stamped: dict[str, Any],
-        rows_per_scope: int,  # noqa: ARG002
-        *,
-        past_locks: bool,  # noqa: ARG002
-    ) -> Turn[Place]:
-        """Count them, once for each scope."""
-        params = {"scopes": [p.scope for p in places], **self.ranges.plausible}
-        left: dict[Kind, int] = {
-            (row["scope"], "skipped", "implausible_time"): row["rows"]
-            for row in tx.rows("reap_implausible", params)
-        }
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "implausible_time"): sum(left.values())})
-
-
-@dataclass(frozen=True, slots=True)
-class _Boundary(_Counted):
-    """Finds what is beyond `keep`, in scopes of any size."""
-
-    ranges: Ranges
-    places: dict[str, Place] = field(default_factory=dict)
-
-    def act(
-        self,
-        tx: Transaction,
-        places: list[Place],
-        stamped: dict[str, Any],  # noqa: ARG002
-        rows_per_scope: int,  # noqa: ARG002
-        *,
-        past_locks: bool,  # noqa: ARG002
-    ) -> Turn[Place]:
-        """Find it."""
-        ranges = self.ranges.within({place.scope for place in places})
-        beyond = ranges.beyond_keep(tx, after_age=ranges.guards.fresh_flips)
-        self.places.update((place.scope, place) for place in beyond)
-        return Turn()
-
-
-@dataclass(frozen=True, slots=True)
-class _Tripped(_Counted):
-    """Counts what is due where the breaker is open, and leaves those scopes out of the run."""
-
-    run: _Run
-
-    def act(
-        self,
-        tx: Transaction,
-        places: list[Place],
-        stamped: dict[str, Any],
-        rows_per_scope: int,  # noqa: ARG002
-        *,
-        past_locks: bool,  # noqa: ARG002
-    ) -> Turn[Place]:
-        """Count, and leave out."""
-        scopes = tripped(tx, JOB, [p.scope for p in places])
-        if not scopes:
-            return Turn()
-        due = self.run.due(tx, scopes)
-        left: dict[Kind, int] = {(s, "skipped", "breaker"): n for s, n in due.items()}
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "breaker"): sum(left.values())}, left_out=frozenset(scopes))
-
-
-@dataclass(frozen=True, slots=True)
 class _Deletion:
     """One arm's batches over the rows with, or without, a settling time."""
 
-    run: _Run
+    run: Run
     arm: str
     statement: str
     waits: bool
@@ -237,67 +95,77 @@ class _Deletion:
         past_locks: bool,
     ) -> Turn[Place]:
         """Delete one batch, and write down what it met and left."""
+        share(tx)
+        held = in_force(tx, [p.scope for p in places])
         left = self.run.allowance.left(tx, [p.scope for p in places], self.run.progress.changed)
-        spent = [p.scope for p in places if left.get(p.scope) == 0]
-        breaker = self._trip(tx, stamped, spent)
-        places = [p for p in places if left.get(p.scope) != 0]
+        left_alone = self._left_alone(tx, stamped, places, held, left)
+        places = [p for p in places if p.scope not in held.scopes and left.get(p.scope) != 0]
+        counts: Counter[tuple[str, str | None]] = Counter()
+        for (_, arm, cause), rows in left_alone.items():
+            counts[arm, cause] += rows
+        left_out = held.scopes.union(scope for scope, _, _ in left_alone)
         if not places:
-            return Turn({("skipped", "breaker"): sum(breaker.values())}, left_out={*breaker})
+            return Turn(counts, left_out=left_out)
         # WHY the least of all: a batch takes the same number of each of its scopes.
         limit = min([rows_per_scope, *(left[p.scope] for p in places if p.scope in left)])
         params = {
             **stamped,
             **self.shared,
             **params_of(places),
-            **self.run.guard(tx),
+            **self.run.guard(tx, held),
             "rows_per_scope": limit,
         }
-        rows = tx.rows(f"{self.statement}_past_locks" if past_locks else self.statement, params)
-        guarded, lost = self._left(tx, params, places, rows)
-        journal_left(
-            tx,
-            JOB,
-            stamped,
-            {(s, "skipped", "fresh_flip"): n for s, n in guarded.items()}
-            | {(s, "lost_race", None): n for s, n in lost.items()},
-        )
-        reached = {row["scope"]: row for row in rows if row["seen"] >= limit}
+        gone = tx.rows(f"{self.statement}_past_locks" if past_locks else self.statement, params)
+        met = self._met(tx, params, places, gone)
+        journal_left(tx, JOB, stamped, met)
+        for (_, arm, cause), rows in met.items():
+            counts[arm, cause] += rows
+        counts[self.arm, None] += sum(row["done"] for row in gone)
+        reached = {row["scope"]: row for row in gone if row["seen"] >= limit}
         return Turn(
-            {
-                (self.arm, None): sum(row["done"] for row in rows),
-                ("lost_race", None): sum(lost.values()),
-                ("skipped", "fresh_flip"): sum(guarded.values()),
-                ("skipped", "breaker"): sum(breaker.values()),
-            },
+            counts,
             [_after(p, row) for p in places if (row := reached.get(p.scope)) is not None],
-            changed={row["scope"]: row["done"] for row in rows},
-            left_out={*breaker},
+            changed={row["scope"]: row["done"] for row in gone},
+            left_out=left_out,
         )
 
-    def _trip(
-        self, tx: Transaction, stamped: dict[str, Any], spent: Sequence[str]
-    ) -> dict[str, int]:
-        """Open the breakers of the scopes that may lose no more and in which more is due."""
-        if not spent:
-            return {}
-        due = self.run.due(tx, spent)
-        trip(tx, JOB, stamped, due)
-        journal_left(tx, JOB, stamped, {(s, "skipped", "breaker"): n for s, n in due.items()})
-        return due
+    def _left_alone(
+        self,
+        tx: Transaction,
+        stamped: dict[str, Any],
+        places: Sequence[Place],
+        held: InForce,
+        left: Mapping[str, int],
+    ) -> dict[Kind, int]:
+        """Count what is due in scopes that are held as a whole, or that may lose no more.
 
-    def _left(
+        The breakers of those that may lose no more open, where more is due.
+        """
+        found: dict[Kind, int] = {}
+        if held.scopes:
+            due = self.run.due(tx, held.scopes, held)
+            found |= {(s, "skipped", HOLD): n for s, n in due.items()}
+        spent = [p.scope for p in places if left.get(p.scope) == 0 and p.scope not in held.scopes]
+        if spent:
+            due = self.run.due(tx, spent, held)
+            trip(tx, JOB, stamped, due)
+            found |= {(s, "skipped", "breaker"): n for s, n in due.items()}
+        journal_left(tx, JOB, stamped, found)
+        return found
+
+    def _met(
         self,
         tx: Transaction,
         params: dict[str, Any],
         places: Sequence[Place],
         rows: Sequence[DictRow],
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """By scope, how many rows were met and kept by their guard, and how many lost."""
+    ) -> dict[Kind, int]:
+        """How many rows were met and kept by their guard or a hold, and how many lost."""
         left = {
             row["scope"]: row["seen"] - row["done"] for row in rows if row["seen"] > row["done"]
         }
-        if not left or not params["fresh_flips"]:
-            return {}, left
+        if not left or not (params["fresh_flips"] or params["rows_held"]):
+            return {(scope, "lost_race", None): n for scope, n in left.items()}
         upto = {row["scope"]: (row["upto_at"], row["upto_handle"]) for row in rows}
         asked = {
             **params,
@@ -305,12 +173,15 @@ class _Deletion:
             "upto_ats": [upto[p.scope][0] for p in places if p.scope in left],
             "upto_handles": [upto[p.scope][1] for p in places if p.scope in left],
         }
-        # WHY the lesser: it is asked a moment after the batch, when another may have been flipped.
-        guarded = {
-            row["scope"]: min(row["guarded"], left[row["scope"]])
-            for row in tx.rows(f"{self.statement}_guarded", asked)
-        }
-        return guarded, {scope: n - guarded.get(scope, 0) for scope, n in left.items()}
+        found: dict[Kind, int] = {}
+        for row in tx.rows(f"{self.statement}_guarded", asked):
+            scope = row["scope"]
+            # WHY the lesser: it is asked a moment after the batch, when another may have been
+            # flipped.
+            for cause, rows_kept in (("fresh_flip", row["guarded"]), (HOLD, row["held"])):
+                found[scope, "skipped", cause] = kept = min(rows_kept, left[scope])
+                left[scope] -= kept
+        return found | {(scope, "lost_race", None): n for scope, n in left.items()}
 
     def next_row(
         self, tx: Transaction, place: Place, stamped: dict[str, Any]
@@ -322,7 +193,9 @@ class _Deletion:
 
     def probe(self, tx: Transaction, stamped: dict[str, Any]) -> None:
         """Delete nothing."""
-        params = {**stamped, **self.shared, **params_of([]), **self.run.guard(tx)}
+        share(tx)
+        guard = self.run.guard(tx, in_force(tx, []))
+        params = {**stamped, **self.shared, **params_of([]), **guard}
         tx.rows(self.statement, {**params, "rows_per_scope": 1})
 
 
@@ -335,13 +208,17 @@ def preview_reap(
 ) -> Found:
     """What a run would delete or skip in each scope, by (scope, arm, cause), in this snapshot.
 
-    Where a breaker opens, a run comes to fewer of the fresh flips than are counted here.
+    Where a breaker opens, a run comes to fewer of the fresh flips and held rows than are counted
+    here.
     """
     ranges = Ranges.of(policies, now, guards)
-    run, scopes = _Run.of(ranges, Stamp(now), Progress()), ranges.scopes
-    found = planned(tx, ranges, run.guard(tx))
+    run, scopes = Run.of(ranges, Stamp(now), Progress()), ranges.scopes
+    held = in_force(tx, scopes)
+    found = planned(tx, ranges, run.guard(tx, held))
+    open_ones = tripped(tx, JOB, scopes) if guards.breakers else {}
+    for scope in held.scopes.difference(open_ones):
+        _hold(found, scope)
     if guards.breakers:
-        open_ones = tripped(tx, JOB, scopes)
         limits = run.allowance.left(tx, scopes, {}) | dict.fromkeys(open_ones, 0)
         for scope, limit in limits.items():
             _limit(found, scope, limit, skip_others=scope in open_ones)
@@ -370,3 +247,13 @@ def _limit(found: Found, scope: str, limit: int, *, skip_others: bool) -> None:
         found[scope, "skipped", "breaker"] = Backlog(over, oldest_ms)
     if skip_others:
         found.pop((scope, "skipped", "fresh_flip"), None)
+        found.pop((scope, "skipped", HOLD), None)
+
+
+def _hold(found: Found, scope: str) -> None:
+    """Let the hold on a whole scope have what is due in it."""
+    kinds = (("max_age", None), ("keep", None), ("skipped", HOLD))
+    rows = sum(found.pop((scope, *kind), Backlog(0, 0)).rows for kind in kinds)
+    found.pop((scope, "skipped", "fresh_flip"), None)
+    if rows:
+        found[scope, "skipped", HOLD] = Backlog(rows, 0)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from store.batches import Backlog
 from store.database import Transaction
 from store.guards import EARLIEST_PLAUSIBLE_MS, Guards
+from store.holds import HOLD
 from store.records import BIGINT_MAX, BIGINT_MIN
 from store.retention import RetentionPolicy, before, kept
 
@@ -92,9 +93,9 @@ class Ranges:
             if scope in cutoffs and cutoffs[scope] > first_at
         ]
 
-    def beyond_keep(self, tx: Transaction, *, after_age: bool) -> list[Place]:
-        """What is beyond `keep`; `after_age`: less what the age arm has taken or met."""
-        policies, cutoffs = dict(self.policies), self._cutoffs() if after_age else {}
+    def beyond_keep(self, tx: Transaction) -> list[Place]:
+        """What is beyond `keep`, less what the age arm has taken or met."""
+        policies, cutoffs = dict(self.policies), self._cutoffs()
         first_at = self.plausible["plausible_from"]
         keeps = {s: kept(p.keep) for s, p in self.policies if p.keep is not None}
         params = {"scopes": [*keeps], "keeps": [*keeps.values()], **self.plausible}
@@ -120,21 +121,23 @@ def params_of(places: Iterable[Place]) -> dict[str, object]:
 
 
 def planned(tx: Transaction, ranges: Ranges, guard: Mapping[str, object]) -> Found:
-    """What both arms would take, and what the guard would keep of it; breakers left aside.
+    """What both arms would take, and what guard and holds would keep of it; breakers left aside.
 
-    `guard`: what the fresh_flip fragment asks for.
+    `guard`: what the fragments fresh_flip and held_row ask for. Scopes that are held as a whole are
+    left aside, too.
     """
     found: Found = {}
     arms: tuple[tuple[Arm, list[Place]], ...] = (
         ("max_age", ranges.aged()),
-        ("keep", ranges.beyond_keep(tx, after_age=True)),
+        ("keep", ranges.beyond_keep(tx)),
     )
     for arm, places in arms:
         for row in tx.rows("preview_reap", {**params_of(places), **guard}):
             scope = row["scope"]
             if row["rows"]:
                 found[scope, arm, None] = Backlog(row["rows"], row["oldest_ms"])
-            if row["guarded"]:
-                before_it = found.get((scope, "skipped", "fresh_flip"), Backlog(0, 0)).rows
-                found[scope, "skipped", "fresh_flip"] = Backlog(before_it + row["guarded"], 0)
+            for cause, rows in (("fresh_flip", row["guarded"]), (HOLD, row["held"])):
+                if rows:
+                    before_it = found.get((scope, "skipped", cause), Backlog(0, 0)).rows
+                    found[scope, "skipped", cause] = Backlog(before_it + rows, 0)
     return found

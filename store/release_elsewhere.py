@@ -9,10 +9,10 @@ judgement comes too late: an entry's delay is there for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -20,7 +20,7 @@ from psycopg.rows import DictRow
 from store.batches import Done, Stamp
 from store.database import Database, Transaction
 from store.errors import ReleaseStopped
-from store.release_sessions import Answered, Drain, Outbox, complete
+from store.release_sessions import Answered, Drain, Outbox, complete, held_back, kinds
 
 # After so many answers in a row that the system itself is away, a drain leaves it in peace.
 AWAY_MAX: Final = 10
@@ -79,9 +79,14 @@ def release_elsewhere(
         while True:
             claim_id = new_claim()
             with database.transaction() as tx:
-                entries = outbox.claim(tx, drain, size, claim_id)
-                judged = _judge(tx, entries, stamp, claim_id) if entries else []
+                begun = outbox.begin(tx)
+                held = held_back(tx) if begun else {}
+                entries = outbox.claim(tx, drain, size, claim_id) if begun else []
+                judged = _judge(tx, entries, stamp, claim_id, held) if entries else []
             if not entries:
+                yield from outbox.end()
+                if outbox.stood_aside:
+                    continue
                 return
             wanted = [row for row in judged if row["verdict"] == "released"]
             answers = _ask(elsewhere, wanted)
@@ -91,7 +96,7 @@ def release_elsewhere(
                 answered = [_answered(row["id"], answers[_key(row)]) for row in wanted]
                 with database.transaction() as tx:
                     done += complete(tx, answered, stamp, claim_id, drain.retries(jitter))
-            yield Done({(verdict, None): count for verdict, count in done.items()})
+            yield Done(kinds(done), paused=outbox.paused)
             away = _go_on(answers.values(), away)
             if any(answer.away and answer.wait is not None for answer in answers.values()):
                 return
@@ -113,12 +118,17 @@ def _go_on(answers: Iterable[Answer], away: int) -> int:
 
 
 def _judge(
-    tx: Transaction, entries: Sequence[DictRow], stamp: Stamp, claim_id: UUID
+    tx: Transaction,
+    entries: Sequence[DictRow],
+    stamp: Stamp,
+    claim_id: UUID,
+    held: Mapping[str, Any],
 ) -> list[DictRow]:
     return tx.rows(
         "judge_releases",
         {
             **stamp.next_batch(),
+            **held,
             "ids": [entry["id"] for entry in entries],
             "claim_id": claim_id,
             "elsewhere": True,

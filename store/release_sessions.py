@@ -7,7 +7,7 @@ of another system are released in `store.release_elsewhere`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -18,13 +18,17 @@ from psycopg.rows import DictRow
 from store.batches import Done, Stamp
 from store.database import Database, Transaction
 from store.errors import StoreError, TimedOut
+from store.holds import HOLD, over_entries, share
 from store.isolation import of_some_rows, said
+from store.pauses import NOT_PAUSED, begin_batch
 
 JOB: Final = "release_sessions"
 # Where the transcripts are: in `agent_sessions`, in another system, or nowhere we may delete them.
 Backend = Literal["postgres", "http", "none"]
 BACKENDS: Final[tuple[Backend, ...]] = ("postgres", "http", "none")
 
+# How long an entry that a hold keeps is left in peace.
+HOLD_PAUSE: Final = timedelta(hours=1)
 _MS: Final = timedelta(milliseconds=1)
 _FIRST: Final = -(2**63)
 
@@ -64,6 +68,27 @@ class Outbox:
         self._scopes = None if scopes is None else list(scopes)
         self._stamp = stamp
         self._after = (_FIRST, 0)
+        # Where the job was found paused so far: nothing more is done there.
+        self.paused = NOT_PAUSED
+        # True: the batch did not begin, and is to be tried again.
+        self.stood_aside = False
+
+    def begin(self, tx: Transaction) -> bool:
+        """Begin a batch; False: take nothing in this transaction."""
+        found = begin_batch(tx, JOB, self._scopes)
+        self.stood_aside = found is None
+        self.paused |= found or NOT_PAUSED
+        return found is not None and not self.paused.everywhere
+
+    def go_back(self, entries: Sequence[DictRow]) -> None:
+        """Meet these again."""
+        before = ((entry["not_before"], entry["id"] - 1) for entry in entries)
+        self._after = min([self._after, *before])
+
+    def end(self) -> Iterator[Done]:
+        """What is to be said where a batch took nothing."""
+        if self.stood_aside or self.paused:
+            yield Done(paused=self.paused)
 
     def claim(self, tx: Transaction, drain: Drain, limit: int, claim_id: UUID) -> list[DictRow]:
         """Lease the next entries to this claim; none: the drain is through."""
@@ -76,7 +101,12 @@ class Outbox:
 
     def _next(self, tx: Transaction, statement: str, params: dict[str, Any]) -> list[DictRow]:
         after_at, after_id = self._after
-        place = {"scopes": self._scopes, "after_at": after_at, "after_id": after_id}
+        place: dict[str, Any] = {
+            "scopes": self._scopes,
+            "paused": [*self.paused.scopes],
+            "after_at": after_at,
+            "after_id": after_id,
+        }
         rows = tx.rows(statement, {**params, **place})
         self._after = max([self._after, *((row["not_before"], row["id"]) for row in rows)])
         return rows
@@ -99,23 +129,39 @@ def release_sessions(
     while True:
         claim_id = new_claim()
         with database.transaction() as tx:
-            entries = outbox.claim(tx, drain, drain.batch, claim_id)
-        if not entries:
+            begun = outbox.begin(tx)
+            entries = outbox.claim(tx, drain, drain.batch, claim_id) if begun else []
+        if entries:
+            yield from _release(database, outbox, entries, stamp, claim_id, drain.retries(jitter))
+            continue
+        yield from outbox.end()
+        if not outbox.stood_aside:
             return
-        yield from _release(database, entries, stamp, claim_id, drain.retries(jitter))
 
 
 def _release(
     database: Database,
+    outbox: Outbox,
     entries: Sequence[DictRow],
     stamp: Stamp,
     claim_id: UUID,
     retries: dict[str, Any],
 ) -> Generator[Done, None, None]:
-    """Release a batch; one that Postgres refuses is halved until the culprit stands alone."""
+    """Release a batch; one that Postgres refuses is halved until the culprit stands alone.
+
+    What was paused since it was claimed is put back, and all of it where the batch stands aside.
+    """
     try:
         with database.transaction() as tx:
-            done = _release_batch(tx, entries, stamp, claim_id, retries)
+            begun = outbox.begin(tx)
+            free = [e for e in entries if begun and not outbox.paused.covers(e["scope"])]
+            kept = [e for e in entries if e not in free]
+            done = _release_batch(tx, free, stamp, claim_id, retries) if free else Counter()
+            if kept:
+                put_back: list[Answered] = [(e["id"], "put_back", None, None, False) for e in kept]
+                complete(tx, put_back, stamp, claim_id, retries)
+        if outbox.stood_aside:
+            outbox.go_back(kept)
     except StoreError as error:
         # WHY any that timed out: an entry then waits for its own next time.
         if not isinstance(error, TimedOut) and not of_some_rows(
@@ -124,13 +170,29 @@ def _release(
             raise
         half = len(entries) // 2
         if half:
-            yield from _release(database, entries[:half], stamp, claim_id, retries)
-            yield from _release(database, entries[half:], stamp, claim_id, retries)
+            for some in (entries[:half], entries[half:]):
+                yield from _release(database, outbox, some, stamp, claim_id, retries)
             return
         with database.transaction() as tx:
             answers = [(entries[0]["id"], "failed", said(error), None, False)]
             done = complete(tx, answers, stamp, claim_id, retries)
-    yield Done({(verdict, None): count for verdict, count in done.items()})
+    yield Done(kinds(done), paused=outbox.paused)
+
+
+def kind_of(verdict: str) -> tuple[str, str | None]:
+    """What is counted of an entry: its verdict; one that a hold keeps was passed over."""
+    return ("skipped", HOLD) if verdict == "held" else (verdict, None)
+
+
+def kinds(verdicts: Mapping[str, int]) -> dict[tuple[str, str | None], int]:
+    """The counts of verdicts as they are counted."""
+    return {kind_of(verdict): count for verdict, count in verdicts.items()}
+
+
+def held_back(tx: Transaction) -> dict[str, Any]:
+    """What a statement is told of holds, now that nobody can place one until it is committed."""
+    share(tx)
+    return {**over_entries(tx), "hold_pause_ms": HOLD_PAUSE // _MS}
 
 
 def _probe(tx: Transaction, stamp: Stamp, claim_id: UUID, retries: dict[str, Any]) -> None:
@@ -146,6 +208,7 @@ def _release_batch(
     claim_id: UUID,
     retries: dict[str, Any],
 ) -> Counter[str]:
+    held = held_back(tx)
     keys = sorted({(entry["scope"], entry["session_id"]) for entry in entries})
     locked = tx.rows(
         "lock_sessions",
@@ -157,6 +220,7 @@ def _release_batch(
             {
                 **stamp.next_batch(),
                 **retries,
+                **held,
                 "ids": [entry["id"] for entry in entries],
                 "claim_id": claim_id,
                 "elsewhere": False,
@@ -215,20 +279,24 @@ def keep_sessions(
     outbox = Outbox(scopes, stamp)
     while True:
         with database.transaction() as tx:
-            kept = outbox.drop(tx, batch)
-        if not kept:
+            kept = outbox.drop(tx, batch) if outbox.begin(tx) else 0
+        if kept:
+            yield Done({("kept", None): kept}, paused=outbox.paused)
+            continue
+        yield from outbox.end()
+        if not outbox.stood_aside:
             return
-        yield Done({("kept", None): kept})
 
 
 def preview_release(
     tx: Transaction, scopes: Sequence[str] | None, now: int, backend: Backend = "postgres"
 ) -> dict[tuple[str, str], int]:
     """How many entries of each scope would end how, in the transaction's snapshot."""
-    params = {"now": now, "scopes": None if scopes is None else list(scopes)}
+    params: dict[str, Any] = {"now": now, "scopes": None if scopes is None else list(scopes)}
     if backend == "none":
         rows = tx.rows("preview_keep_releases", params)
     else:
         elsewhere = backend == "http"
-        rows = tx.rows("preview_release_sessions", {**params, "elsewhere": elsewhere})
+        params |= {**over_entries(tx), "elsewhere": elsewhere}
+        rows = tx.rows("preview_release_sessions", params)
     return {(row["scope"], row["verdict"]): row["rows"] for row in rows}

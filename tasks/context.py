@@ -16,6 +16,7 @@ from store.batches import BatchSize, Done, Stamp
 from store.database import Database
 from store.guards import Guards
 from store.housekeeping import Retentions
+from store.pauses import NOT_PAUSED
 from store.release_elsewhere import Elsewhere
 from store.release_sessions import Backend, Drain
 from store.retention import Milliseconds, RetentionPolicy
@@ -112,17 +113,24 @@ class Tally:
         self._pace = pace
         self._counts: dict[tuple[str, str | None], int] = {}
         self.failing: dict[str, str] = {}
+        # Where batches found the job paused.
+        self.paused = NOT_PAUSED
         self.more = False
 
     def add(self, done: Done) -> bool:
         """Count a batch; True if the run is to end here, with work left."""
-        for kind, count in done.by_kind.items():
-            self._counts[kind] = self._counts.get(kind, 0) + count
+        for (arm, cause), count in done.by_kind.items():
+            self.count(arm, cause, count)
         self.failing.update(done.failing)
+        self.paused |= done.paused
         if self._pace is not None:
             self._pace(done.rows)
         self.more = self._stop()
         return self.more
+
+    def count(self, arm: str, cause: str | None, rows: int) -> None:
+        """Count rows that are written down already."""
+        self._counts[arm, cause] = self._counts.get((arm, cause), 0) + rows
 
     def of(self, arm: str) -> int:
         """Everything that an arm did, whatever the cause."""
@@ -132,9 +140,9 @@ class Tally:
 def close_breakers(ctx: Context, job: str, tally: Tally, scopes: Sequence[str]) -> None:
     """Close the breakers of the scopes that a run with the breakers lifted has worked through.
 
-    Those stay open in which a row failed, or was passed over though it is due.
+    Those stay open in which a row failed, or was passed over though it is due, or nothing was done.
     """
     if ctx.guards.breakers or tally.more:
         return
-    finished = [scope for scope in scopes if scope not in tally.failing]
+    finished = [s for s in scopes if s not in tally.failing and not tally.paused.covers(s)]
     breakers.clear(ctx.database, job, finished, ctx.stamp)

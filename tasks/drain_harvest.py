@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from store.harvest import (
+    JOB,
     PRUNED,
     REJECTED,
     RESTRICTED_DIVERGENCE,
@@ -27,6 +28,7 @@ from store.harvest import (
     prune_harvest,
 )
 from tasks.context import Context, Planned, Tally
+from tasks.paused import count_paused
 
 logger = logging.getLogger("sema_maintenance.drain_harvest")
 
@@ -45,7 +47,7 @@ class Report:
 
     rejected: int
     pruned: int
-    skipped: int  # They could not be counted: `failing` says why, by scope.
+    skipped: int  # Paused; or they could not be counted: `failing` says why, by scope.
     more: bool  # True: the budget ended before the work did.
     failing: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
         for done in pruned:
             if tally.add(done):
                 break
+    count_paused(ctx, JOB, tally, scopes, preview)
     return Report(
         tally.of(REJECTED), tally.of(PRUNED), tally.of("skipped"), tally.more, tally.failing
     )

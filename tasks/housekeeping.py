@@ -1,8 +1,9 @@
 """Keep the worker's own tables small, so that what it costs does not grow with its history.
 
 What: journal rows of runs that ended longer ago than MAINT_JOURNAL_RETENTION are added up; runs
-and taken requests older than MAINT_RUN_RETENTION are deleted, and sightings that nobody confirmed
-for two days. A job's newest completed run always stays.
+and taken requests older than MAINT_RUN_RETENTION are deleted, with holds that are over and the
+record of what persons did, and sightings that nobody confirmed for two days. A job's newest
+completed run always stays, and so does a hold in force.
 Why in production: every scrape adds up the journal, and `history` reads the runs.
 Emits: nothing but its run. No counter changes by it.
 Fails: a batch that cannot be committed changes nothing; the next tick finds the same rows again.
@@ -20,12 +21,14 @@ from tasks.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Journal rows that were added up; runs, requests and sightings that were deleted."""
+    """Journal rows that were added up; and what was deleted. `actions`: what persons had done."""
 
     rolled_up: int
     runs: int
     requests: int
     sightings: int
+    holds: int
+    actions: int
     more: bool  # True: the budget ended before the work did.
 
 
@@ -45,4 +48,12 @@ def run(ctx: Context) -> Report:
         did[batch.what] += batch.rows
         if more := ctx.stop():
             break
-    return Report(did["rolled_up"], did["runs"], did["requests"], did["sightings"], more)
+    return Report(
+        did["rolled_up"],
+        did["runs"],
+        did["requests"],
+        did["sightings"],
+        did["holds"],
+        did["actions"],
+        more,
+    )

@@ -20,6 +20,7 @@ from store.looks import Looks
 from store.next_due import Retention, due_by_now
 from store.reap import JOB, preview_reap, reap
 from tasks.context import Context, Planned, Tally, close_breakers
+from tasks.paused import count_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
         if tally.add(done):
             break
     close_breakers(ctx, JOB, tally, [scope for scope, _ in policies])
+    count_paused(ctx, JOB, tally, scopes, lambda ctx, some: preview(ctx, some or ()))
     return Report(
         tally.of("max_age"),
         tally.of("keep"),

@@ -24,6 +24,7 @@ from store.reconcile_parked import (
     watch_checkpoints,
 )
 from tasks.context import Context, Planned, Tally
+from tasks.paused import count_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     for done in batches:
         if tally.add(done):
             break
+    count_paused(ctx, JOB, tally, scopes, lambda ctx, some: preview(ctx, some or ()))
     return Report(
         tally.of("failed"),
         tally.of("rolled_back"),

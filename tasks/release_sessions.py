@@ -1,8 +1,9 @@
 """Release the transcripts of agents that are really gone, once nobody can need them.
 
-What: outbox entries past their delay. A transcript that a row still names stays; one written after
-its row had settled is left as suspect, for a person. Where the transcripts are nobody's to delete
-here, the entries are dropped and counted as kept.
+What: outbox entries past their delay. A transcript that a row still names stays, and so does one on
+whose scope or row a hold lies; one written after its row had settled is left as suspect, for a
+person. Where the transcripts are nobody's to delete here, the entries are dropped and counted as
+kept.
 Emits: background_agent_sessions_released_total, background_agent_session_release_failures_total.
 Fails: an entry claimed by a process that died is due again when its lease ends. One that failed is
 tried again later and later, and is dead after the last attempt. A system that lets nobody in, or is
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 
 from store.batches import Done
 from store.release_elsewhere import release_elsewhere
-from store.release_sessions import keep_sessions, preview_release, release_sessions
+from store.release_sessions import JOB, keep_sessions, kind_of, preview_release, release_sessions
 from tasks.context import Context, Planned, Tally
+from tasks.paused import count_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Report:
     locked: int  # A writer held it: tried again later.
     failed: int  # It could not be deleted: tried again later.
     dead: int  # Of those locked and failed: no attempt is left.
+    skipped: int  # A person keeps them, or has paused the job: looked at again later.
     more: bool  # True: the budget ended before the work did.
 
 
@@ -41,7 +44,7 @@ def preview(ctx: Context, scopes: Sequence[str] | None) -> list[Planned]:
     """What `run` would do at this instant. Takes no lock and writes nothing."""
     with ctx.database.transaction(read_only=True, snapshot=True) as tx:
         found = preview_release(tx, scopes, ctx.stamp.now, ctx.release_backend)
-    return [Planned(scope, verdict, None, rows) for (scope, verdict), rows in found.items()]
+    return [Planned(s, *kind_of(verdict), rows) for (s, verdict), rows in found.items()]
 
 
 def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
@@ -55,6 +58,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
         for done in batches:
             if tally.add(done):
                 break
+    count_paused(ctx, JOB, tally, scopes, preview)
     return Report(
         tally.of("released"),
         tally.of("absent"),
@@ -65,6 +69,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
         tally.of("locked"),
         tally.of("failed"),
         tally.of("dead"),
+        tally.of("skipped"),
         tally.more,
     )
 

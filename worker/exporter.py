@@ -82,8 +82,8 @@ def _present(present: Present) -> dict[str, Values]:
         "maintenance_xmin_horizon_age_seconds": {(): present.horizon_age / _SECOND},
         "maintenance_failing_scopes": {(job,): count for job, count in present.failing.items()},
         "maintenance_breaker_open": {(job,): 1 for job in present.breakers},
-        # Nothing can be paused in this release.
-        "maintenance_paused": {},
+        "maintenance_paused": {(job,): 1 for job in present.pauses},
+        "maintenance_holds": {(): present.holds},
     }
 
 

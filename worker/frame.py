@@ -22,7 +22,9 @@ from store import requests, runs
 from store.agents import PostgresAgentStore
 from store.batches import Stamp
 from store.errors import StoreError, StoreUnavailable
+from store.pauses import NOT_PAUSED, paused_among
 from tasks.context import Context, Planned
+from tasks.paused import as_paused
 from worker.asked import policy_for, problem_of
 from worker.context import GRACE, Process, deadline
 from worker.jobs import JOBS, Outcome
@@ -324,17 +326,23 @@ def dry_run(
     scopes: Sequence[str] | None,
     policy: Policy,
     lifted: Sequence[str] = (),
+    *,
+    though_paused: bool = False,
 ) -> list[Planned]:
-    """What the job would do at this instant, without a lock or a write. Raises StoreError."""
+    """What the job would do at this instant, without a lock or a write. Raises StoreError.
+
+    `though_paused`: as if nobody had paused it.
+    """
     preview = JOBS[job].preview
     if preview is None:
         raise StoreError(f"{job} has no dry run")
     with process.database.transaction(read_only=True) as tx:
         now = runs.clock(tx)
+        paused = NOT_PAUSED if though_paused else paused_among(tx, job, scopes)
     context = process.context(Stamp(now), policy=policy, lifted=lifted)
     if scopes is None and JOBS[job].due is not None:
         scopes = PostgresAgentStore(process.database).list_scopes()
-    return preview(context, scopes)
+    return as_paused(preview(context, scopes), paused)
 
 
 def _end_handing_out(process: Process, run: runs.Run, error: str | None = None) -> None:

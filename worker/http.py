@@ -1,4 +1,4 @@
-"""A small HTTP server for probes and Prometheus: /metrics, /healthz, /readyz, and nothing else.
+"""A small HTTP server: a page for people, /metrics, /healthz, /readyz, and nothing else.
 
 Every connection has a thread and a time limit of its own, so that one which says nothing holds up
 nobody. No answer tells which software gave it.
@@ -12,9 +12,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 from typing import Any, Final, NamedTuple
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -22,7 +24,9 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from config.addresses import Address
 from worker.context import Process
 from worker.exporter import Exporter
+from worker.page import CONTENT_SECURITY_POLICY, render
 from worker.readings import Readings
+from worker.standing import Standing
 
 log = logging.getLogger("sema_maintenance.http")
 
@@ -37,6 +41,7 @@ class Answer(NamedTuple):
     status: HTTPStatus
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
+    policy: str = "default-src 'none'; frame-ancestors 'none'"
 
 
 def _line(status: HTTPStatus, text: str) -> Answer:
@@ -46,6 +51,16 @@ def _line(status: HTTPStatus, text: str) -> Answer:
 def _pages(
     process: Process, readings: Readings, exporter: Exporter
 ) -> Mapping[str, Callable[[], Answer]]:
+    version = metadata.version("sema-maintenance")
+
+    def page() -> Answer:
+        read = readings.read()
+        now = datetime.now(UTC)
+        standing = Standing(version, now, read, process.entries, process.policy.windows)
+        body = render(standing).encode("utf-8", "replace")
+        html = "text/html; charset=utf-8"
+        return Answer(HTTPStatus.OK, body, html, CONTENT_SECURITY_POLICY)
+
     def metrics() -> Answer:
         # WHY not negotiated: everybody reads the plain text format.
         body = generate_latest(exporter.registry)
@@ -69,7 +84,7 @@ def _pages(
         reasons = "; ".join(filter(None, missing))
         return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {reasons}")
 
-    return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+    return {"/": page, "/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
 
 
 def _notice(process: Process) -> None:
@@ -118,6 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("Cache-Control", "no-store")
+        # WHY with every answer: none of them is to be taken for something else, or kept or framed.
+        self.send_header("Content-Security-Policy", answer.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
         if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
         self.end_headers()

@@ -34,8 +34,9 @@ _CAUSES: Final = (
 _SKIPS: Final = tuple(
     (job, reason)
     for job, reasons in {
-        "reap": ("fresh_flip", "implausible_time", "breaker", "failing"),
+        "reap": ("paused", "hold", "fresh_flip", "implausible_time", "breaker", "failing"),
         "flip_stale_running": (
+            "paused",
             "sighting",
             "outage",
             "silence",
@@ -46,12 +47,15 @@ _SKIPS: Final = tuple(
             "no_checkpoints",
         ),
         "reconcile_parked": (
+            "paused",
             "sighting",
             "checkpoint_locked",
             "undated_checkpoint",
             "no_checkpoints",
             "failing",
         ),
+        "release_sessions": ("paused", "hold"),
+        "drain_harvest": ("paused",),
     }.items()
     for reason in reasons
 )
@@ -220,6 +224,11 @@ METRICS: Final = (
         _each(JOBS),
     ),
     Metric(
+        "maintenance_holds",
+        "Holds in force: what they lie on, a whole scope or one row, nobody deletes.",
+        "holds",
+    ),
+    Metric(
         "background_agents",
         "Rows of the ledger. Running and parked are exact; the others may be minutes old.",
         "rows",
@@ -227,8 +236,8 @@ METRICS: Final = (
     ),
     Metric(
         "background_agents_overdue",
-        "What the job would do now if no breaker, outage, silence or mass held it: rows; outbox "
-        "entries for release_sessions; rejections for drain_harvest. "
+        "What the job would do now if no breaker, outage, silence, mass or pause held it: rows; "
+        "outbox entries for release_sessions; rejections for drain_harvest. "
         "May be minutes old.",
         "rows",
         ("job",),

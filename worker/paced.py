@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from store.errors import StoreError
@@ -41,12 +41,15 @@ def pause_s(at_least_s: float, took_s: float, failures: int, rest: float = REST)
 class Reading(Generic[T]):
     """What is known of a figure: the value last read, and why the last try failed, if it did.
 
-    `late`: a reading was under way and did not end in the time given.
+    `late`: a reading was under way and did not end in the time given. `age_s`: how long ago the
+    value was read. `since_s`: for how long reading has worked, or has not, as far as it was tried.
     """
 
     value: T | None
     problem: str | None
     late: bool = False
+    age_s: float | None = field(default=None, compare=False)
+    since_s: float | None = field(default=None, compare=False)
 
 
 class Paced(Generic[T]):
@@ -78,6 +81,10 @@ class Paced(Generic[T]):
         self._due_at = monotonic()
         self._failures = 0
         self._reading: Reading[T] = Reading(None, None)
+        self._begun_at = self._due_at
+        self._read_at: float | None = None
+        # When reading last began to fail, or to work.
+        self._turned_at: float | None = None
 
     def ask(self, wait_s: float) -> Reading[T]:
         """What is known, after up to `wait_s` of waiting for a reading that is due or under way."""
@@ -90,7 +97,19 @@ class Paced(Generic[T]):
         """What is known, without asking for more."""
         late = not self._idle.wait(max(0.0, wait_s))
         with self._lock:
-            return Reading(self._reading.value, self._reading.problem, late)
+            turned_at = self._turned_at
+            if late and not self._failures:
+                turned_at = self._begun_at
+            return Reading(
+                self._reading.value,
+                self._reading.problem,
+                late,
+                age_s=self._ago(self._read_at),
+                since_s=self._ago(turned_at),
+            )
+
+    def _ago(self, at: float | None) -> float | None:
+        return None if at is None else max(0.0, self._monotonic() - at)
 
     def close(self, wait_s: float) -> None:
         """Read no more; waits up to `wait_s` for a reading that is under way."""
@@ -100,6 +119,7 @@ class Paced(Generic[T]):
 
     def _begin(self) -> None:
         self._idle.clear()
+        self._begun_at = self._monotonic()
         try:
             threading.Thread(target=self._read_once, name=self._name, daemon=True).start()
         except RuntimeError as error:  # the machine has no thread left
@@ -121,6 +141,11 @@ class Paced(Generic[T]):
             ended = self._monotonic()
         with self._lock:
             self._say(problem)
+            if problem and not self._failures:
+                self._turned_at = self._begun_at
+            elif not problem and (self._failures or self._read_at is None):
+                self._turned_at = ended
+            self._read_at = self._read_at if problem else ended
             self._failures = self._failures + 1 if problem else 0
             self._due_at = ended + pause_s(
                 self._at_least_s, ended - begun, self._failures, self._rest

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from config.durations import format_duration
-from store import figures, memory_boundary, needs, preflight
+from store import figures, memory_boundary, needs, overview, preflight
 from store.batches import Backlog
 from store.durations import Durations, Kind
+from store.figures import RunFigures, Stopped
+from store.overview import Slot
 from tasks.context import Planned
 from worker import frame
 from worker.context import Process
@@ -27,8 +29,11 @@ SLOW_ANSWER_WITHIN_S: Final = 0.2
 FAST_EVERY_S: Final = 1.0
 SLOW_EVERY_S: Final = 5.0
 _LAST_READING_S: Final = 2.0
+# How many runs of each job are kept in view.
+RUNS_SHOWN: Final = 5
 
-_PREVIEWED_JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
+# Whose dry runs say what is overdue.
+PREVIEWED_JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
 
 T = TypeVar("T")
 
@@ -41,6 +46,8 @@ class Past:
     durations: Mapping[str, Durations]
     completed_at: Mapping[str, int]
     warnings: Sequence[str]
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    runs: Mapping[str, Sequence[RunFigures]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,9 @@ class Present:
     releases: Mapping[str, int]
     horizon_age: timedelta
     failing: Mapping[str, int] = field(default_factory=dict)
-    breakers: Collection[str] = ()
+    breakers: Mapping[str, Stopped] = field(default_factory=dict)
+    pauses: Mapping[str, Stopped] = field(default_factory=dict)
+    holds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,26 @@ class Known:
     clock_skew: timedelta | None = None
     terminal: Mapping[str, int] | None = None
     overdue: Mapping[str, Backlog] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was last read of each figure, however long ago that was.
+
+    `pulse` is the clock skew: while it is not read, the database does not answer and nothing else
+    is tried.
+    """
+
+    pulse: Reading[timedelta]
+    past: Reading[Past]
+    present: Reading[Present]
+    terminal: Reading[Mapping[str, int]]
+    overdue: Mapping[str, Reading[Backlog]]
+
+    @property
+    def answers(self) -> bool:
+        """Whether the database answered when it was last asked, in time."""
+        return not self.pulse.late and self.pulse.problem is None
 
 
 # What is due and held by these stays due; what is passed over for another cause is not due yet.
@@ -97,7 +126,7 @@ class Readings:
         self._past = Paced("past", self._read_past, FAST_EVERY_S, turn=fast)
         self._present = Paced("present", self._read_present, FAST_EVERY_S, turn=fast)
         readers: dict[str, Callable[[], Backlog]] = {
-            job: partial(self._read_planned, job) for job in _PREVIEWED_JOBS
+            job: partial(self._read_planned, job) for job in PREVIEWED_JOBS
         }
         readers["release_sessions"] = self._read_due_releases
         readers["drain_harvest"] = self._read_uncounted
@@ -110,7 +139,25 @@ class Readings:
         }
 
     def known(self) -> Known:
-        """What is known, after up to about two seconds of waiting for the database. Never raises.
+        """What may be shown now, after up to about two seconds of waiting. Never raises."""
+        read = self.read()
+        if not read.answers:
+            return Known(up=False, past=read.past.value)
+        return Known(
+            up=read.past.problem is None and read.present.problem is None,
+            past=read.past.value,
+            present=_current(read.present),
+            clock_skew=_current(read.pulse),
+            terminal=_current(read.terminal),
+            overdue={
+                job: found
+                for job, reading in read.overdue.items()
+                if (found := _current(reading)) is not None
+            },
+        )
+
+    def read(self) -> Read:
+        """What was read, after up to about two seconds of waiting for the database. Never raises.
 
         WHY the pulse first: while it fails nothing else is tried, so that everything is read at
         once when the database is back, and a scrape waits for one connection, not for many.
@@ -118,7 +165,13 @@ class Readings:
         ends = time.monotonic() + ANSWER_WITHIN_S
         pulse = self._pulse.ask(ANSWER_WITHIN_S)
         if pulse.late or pulse.problem is not None:
-            return Known(up=False, past=self._past.known().value)
+            return Read(
+                pulse,
+                self._past.known(),
+                self._present.known(),
+                self._terminal.known(),
+                {job: paced.known() for job, paced in self._overdue.items()},
+            )
         past = self._past.ask(ends - time.monotonic())
         present = self._present.ask(ends - time.monotonic())
         slow_ends = time.monotonic() + SLOW_ANSWER_WITHIN_S
@@ -126,18 +179,7 @@ class Readings:
         overdue = {
             job: paced.ask(slow_ends - time.monotonic()) for job, paced in self._overdue.items()
         }
-        return Known(
-            up=past.problem is None and present.problem is None,
-            past=past.value,
-            present=_current(present),
-            clock_skew=_current(pulse),
-            terminal=_current(terminal),
-            overdue={
-                job: found
-                for job, reading in overdue.items()
-                if (found := _current(reading)) is not None
-            },
-        )
+        return Read(pulse, past, present, terminal, overdue)
 
     def why_not_ready(self) -> str | None:
         """Why the database cannot be worked on, in one line; None if it can."""
@@ -171,7 +213,7 @@ class Readings:
 
     def _read_usable(self) -> None:
         backend = self._process.settings.release_backend
-        wanted = needs.worker(self._process.entries, _PREVIEWED_JOBS, backend)
+        wanted = needs.worker(self._process.entries, PREVIEWED_JOBS, backend)
         preflight.check(self._process.database, wanted)
 
     def _read_past(self) -> Past:
@@ -182,6 +224,8 @@ class Readings:
             durations,
             figures.last_completed(database, tuple(JOBS)),
             tuple(memory_boundary.in_force(database)),
+            overview.slots(database)[1],
+            figures.newest_runs(database, tuple(JOBS), RUNS_SHOWN),
         )
 
     def _read_present(self) -> Present:
@@ -192,13 +236,16 @@ class Readings:
             figures.horizon_age(database),
             figures.failing_scopes(database),
             figures.open_breakers(database),
+            figures.paused_jobs(database),
+            figures.holds(database),
         )
 
     def _read_terminal(self) -> Mapping[str, int]:
         return figures.terminal_agents(self._process.database)
 
     def _read_planned(self, job: str) -> Backlog:
-        return backlog(frame.dry_run(self._process, job, None, self._process.policy))
+        policy = self._process.policy
+        return backlog(frame.dry_run(self._process, job, None, policy, though_paused=True))
 
     def _read_due_releases(self) -> Backlog:
         return figures.due_releases(self._process.database)

@@ -49,6 +49,10 @@ class Unaddressable(ValueError):
     """No URL can be trusted to mean this transcript and no other."""
 
 
+class Unprepared(Exception):
+    """Something on this machine is missing for any request."""
+
+
 class HttpRelease:
     """The other system, as the settings name it. Never raises: what goes wrong is in the answers.
 
@@ -68,26 +72,42 @@ class HttpRelease:
     def release(self, keys: Sequence[Key]) -> Sequence[Answer]:
         """Ask for each of these, all at once; gives an answer to each, in their order."""
         try:
-            headers = self._headers()
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            problem = f"the token file {self._token_file} cannot be used: {why}"
-            return [Answer("put_back", problem)] * len(keys)
-        try:
-            self._open_lines()
-        except OSError as error:
-            problem = f"TLS cannot be set up: {error.strerror or type(error).__name__}"
-            return [Answer("put_back", problem)] * len(keys)
+            headers = self._ready()
+        except Unprepared as error:
+            return [Answer("put_back", str(error))] * len(keys)
         ask = partial(self._ask, headers=headers)
         if len(keys) == 1:
             return [ask(self._lines[0], keys[0])]
         with ThreadPoolExecutor(len(keys), thread_name_prefix="release") as pool:
             return list(pool.map(ask, self._lines, keys))
 
+    def problem(self) -> str | None:
+        """What on this machine keeps it from asking for anything; None: nothing. Sends nothing."""
+        try:
+            self._ready()
+        except Unprepared as error:
+            return str(error)
+        return None
+
     def close(self) -> None:
         """Close the connections. Safe to repeat."""
         while self._lines:
             self._lines.pop().close()
+
+    def _ready(self) -> dict[str, str]:
+        """The headers of each request, once its lines are there. Raises Unprepared."""
+        try:
+            headers = self._headers()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise Unprepared(f"the token file {self._token_file} cannot be used: {why}") from error
+        try:
+            self._open_lines()
+        except OSError as error:
+            raise Unprepared(
+                f"TLS cannot be set up: {error.strerror or type(error).__name__}"
+            ) from error
+        return headers
 
     def _headers(self) -> dict[str, str]:
         """WHY read each time: a token that was exchanged meanwhile is used from then on."""

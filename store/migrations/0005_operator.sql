@@ -25,8 +25,10 @@ create table maintenance.holds (
     ) stored
 );
 create index holds_in_scope on maintenance.holds (scope_key, id) where released_at is null;
+create index holds_on_scope on maintenance.holds (scope_key) where released_at is null and handle is null;
 create index holds_on_row on maintenance.holds (key) where released_at is null and handle is not null;
 create index holds_released on maintenance.holds (released_at) where released_at is not null;
+create index holds_ending on maintenance.holds (ends_at) where released_at is null and ends_at is not null;
 
 -- Jobs that a person has stopped, everywhere (scope '') or in one scope, until they are resumed.
 create table maintenance.pauses (

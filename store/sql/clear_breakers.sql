@@ -1,6 +1,6 @@
 -- A person let the job finish these scopes: their breakers are closed. Says so in the journal, and
 -- returns those that were open. One in which the run passed over a row that is due stays open; a row
--- that was flipped lately, or whose times say nothing, is not due.
+-- that was flipped lately, that is held, or whose times say nothing, is not due.
 -- Index:  journal_by_run.
 with cleared as (
     delete from maintenance.breakers b
@@ -12,7 +12,7 @@ with cleared as (
             where j.run_id = %(run_id)s
                 and j.scope = b.scope
                 and j.arm = 'skipped'
-                and j.cause not in ('fresh_flip', 'implausible_time')
+                and j.cause not in ('fresh_flip', 'implausible_time', 'hold')
         )
     returning b.scope
 ),

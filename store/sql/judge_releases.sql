@@ -1,6 +1,7 @@
 -- Claimed outbox entries of transcripts in another system are judged, right before it is asked.
 -- Returns each with its verdict; only those `released` are left under the claim, to be asked for.
 --   named     a row of the scope names it: the entry is dropped
+--   held      a hold keeps it: looked at again later
 --   suspect   our row of the transcript was written after its agent's had settled
 --   released  nobody is known to need it. Without a row of it here there is nothing else to judge.
 -- Race:   an entry counts only under our claim. A row that comes to name the transcript after this
@@ -23,6 +24,7 @@ finished as (
     using judged j
     where r.id = j.id and j.verdict = 'named'
 ),
+{release_held_back},
 put_aside as (
     update maintenance.session_releases r
     set state = 'suspect', claim_id = null, claimed_until = null, last_error = null

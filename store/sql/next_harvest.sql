@@ -7,6 +7,7 @@ from maintenance.harvest_rejections h
 where h.counted_at is null
     and h.id > %(after_id)s
     and (%(scopes)s::text[] is null or h.scope = any (%(scopes)s::text[]))
+    and (h.scope = any (%(paused)s::text[])) is not true
 order by h.id
 limit 1
 for update skip locked

@@ -9,6 +9,7 @@ with old as (
         and h.counted_at < %(before)s
         and (h.counted_at, h.id) > (%(after_at)s::bigint, %(after_id)s::bigint)
         and (%(scopes)s::text[] is null or h.scope = any (%(scopes)s::text[]))
+        and (h.scope = any (%(paused)s::text[])) is not true
     order by h.counted_at, h.id
     limit %(batch_max)s
     for update skip locked

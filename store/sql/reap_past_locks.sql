@@ -15,6 +15,7 @@ due as materialized (
         where a.scope = p.scope
             and {settled_beyond}
             and ({fresh_flip}) is not true
+            and ({held_row}) is not true
             and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
             and (a.settled_at, a.handle) <= (p.upto_at, p.upto_handle)
         order by a.settled_at, a.handle

@@ -16,6 +16,7 @@ due as materialized (
             and {unsettled_beyond}
             and a.updated_at >= p.first_at
             and ({fresh_flip}) is not true
+            and ({held_row}) is not true
             and a.handle > p.after_handle
             and a.handle <= p.upto_handle
         order by a.handle

@@ -2,10 +2,12 @@
 -- Returns per scope and verdict how many it was:
 --   released  the transcript is gone now       absent   there was none (any more)
 --   named     a row of the scope names it      suspect  written after its row had settled
+--   held      a hold keeps it: looked at again later
 --   locked    a writer holds it: tried again after a pause
 --   dead      of those locked: that was the last attempt
 --   cleared   suspect entries that went with a transcript that was released
--- Race:   the transcripts are locked by this transaction; an entry counts only under our claim.
+-- Race:   the transcripts are locked by this transaction, and the holds' lock is shared by it; an
+--         entry counts only under our claim.
 -- Index:  background_agents_session (scope, session_id); the transcripts' primary key.
 with claimed as (
     select r.*
@@ -32,6 +34,7 @@ finished as (
     where r.id = j.id and j.verdict in ('released', 'absent', 'named')
 ),
 {release_cleared},
+{release_held_back},
 put_back as (
     update maintenance.session_releases r
     set state = case

@@ -30,6 +30,8 @@ OWN = tuple(
         "sightings",
         "breakers",
         "failing_scopes",
+        "pauses",
+        "actions",
     )
 )
 _AGENT: dict[str, Any] = {

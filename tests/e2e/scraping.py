@@ -101,7 +101,12 @@ def serving(process: Process) -> Iterator[Served]:
 
 
 def get(served: Served, path: str, method: str = "GET") -> Page:
-    request = urllib.request.Request(f"http://{served.address}{path}", method=method)
+    return fetch(f"http://{served.address}{path}", method)
+
+
+def fetch(url: str, method: str = "GET") -> Page:
+    """What is served there, refusals as well."""
+    request = urllib.request.Request(url, method=method)
     begun = time.monotonic()
     try:
         answer = urllib.request.urlopen(request, timeout=30)

@@ -52,15 +52,15 @@ def test_pages(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/metrics/", "/metrics/x", "/healthz/", "/favicon.ico", "/%6detrics"]
+    "path", ["/index.html", "/metrics/", "/metrics/x", "/healthz/", "/favicon.ico", "/%6detrics"]
 )
 def test_nothing_else_is_served(served: Served, path: str) -> None:
     page = get(served, path)
     assert page.status == 404
-    assert page.body == "not found; there is /metrics, /healthz, /readyz\n"
+    assert page.body == "not found; there is /, /metrics, /healthz, /readyz\n"
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz", "/nowhere"])
 def test_head_is_get_without_the_body(served: Served, path: str) -> None:
     full, head = get(served, path), get(served, path, "HEAD")
     assert head.status == full.status

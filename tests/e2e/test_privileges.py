@@ -102,7 +102,10 @@ class Narrow:
             " select gen_random_uuid(), 'reap', 'ada', '{}', 'succeeded', n, n"
             " from generate_series(1, 3) n;"
             " insert into maintenance.journal (run_id, batch, at, job, arm, count, scope)"
-            " select id, 1, 1, 'reap', 'keep', 1, 's' from maintenance.runs"
+            " select id, 1, 1, 'reap', 'keep', 1, 's' from maintenance.runs;"
+            " insert into maintenance.holds (scope, handle, reason, placed_by, placed_at, ends_at)"
+            " values ('s', 't3', 'why', 'ada', 1, null), ('s', 't4', 'why', 'ada', 1, 2);"
+            " insert into maintenance.actions (at, actor, action) values (1, 'ada', 'place_hold')"
         )
 
     def grant(self, needed: Needs) -> None:
@@ -332,7 +335,12 @@ def test_a_request_and_its_taking(
     [
         (("releases", "list"), needs.RELEASES),
         (("releases", "rearm", "--state", "dead", "--scope", "s"), needs.REARM),
+        (("holds", "list"), needs.HOLDS),
+        (("holds", "place", "s", "--reason", "why"), needs.PLACE_HOLD),
+        (("pause", "reap", "--scope", "s"), needs.PAUSE),
+        (("resume", "all"), needs.RESUME),
         (("history",), needs.HISTORY),
+        (("history", "--actions"), needs.ACTIONS),
         (("status",), needs.STATUS),
         (("export",), needs.reading("background_agents")),
         (("import", "-"), needs.IMPORT),
@@ -346,6 +354,14 @@ def test_any_other_command(narrow: Narrow, arguments: tuple[str, ...], needed: N
         "update maintenance.session_releases set state = 'dead' where session_id = 'old 1'"
     )
     refuses_without_any(narrow, needed, *arguments)
+
+    worked(CommandLine(narrow.url).run(*arguments))
+
+
+def test_a_hold_released(narrow: Narrow) -> None:
+    [row] = narrow.owner.query("select min(id)::text as id from maintenance.holds")
+    arguments = ("holds", "release", str(row["id"]))
+    refuses_without_any(narrow, needs.RELEASE_HOLD, *arguments)
 
     worked(CommandLine(narrow.url).run(*arguments))
 

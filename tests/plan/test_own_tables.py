@@ -8,11 +8,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from store import figures
+from store import actions, figures, holds
 from store.batches import Stamp
 from store.database import Database
+from store.errors import NoSuchHold
 from store.harvest import drain_harvest, preview_harvest, prune_harvest
 from store.housekeeping import prune, roll_up
+from store.pauses import await_claims, paused_among
 from tests.conftest import Servers
 from tests.ledgers import VERSIONS
 from tests.plan.explaining import ExplainingDatabase
@@ -47,6 +49,23 @@ insert into maintenance.sightings
     (scope, handle, verdict, rev, updated_at, writer_id, first_seen, last_seen)
 select 's' || n % 50, 'h' || n, 'silent', 1, 1, 'w', 1, {NOW} - n * 6000
 from generate_series(1, 30000) n;
+insert into maintenance.holds
+    (scope, handle, reason, placed_by, placed_at, ends_at, released_by, released_at)
+select 's' || n % 50, case when n % 100 > 0 then 'h' || n end, 'why', 'ada', 1,
+    case when n % 3 = 0 then {NOW} * 2 - n end, case when n % 10 > 0 then 'bob' end,
+    case when n % 10 > 0 then {NOW} - n * 60000::bigint end
+from generate_series(1, 60000) n;
+insert into maintenance.holds (scope, reason, placed_by, placed_at, ends_at)
+select 's' || n % 50, 'why', 'ada', 1, {NOW} - n * 60000::bigint from generate_series(1, 3000) n;
+insert into maintenance.actions (at, actor, action)
+select {NOW} - n * 60000::bigint, 'ada', 'pause' from generate_series(1, 30000) n;
+insert into maintenance.pauses (job, scope, reason, paused_by, paused_at)
+select (array['reap', 'drain_harvest', 'housekeeping'])[1 + n % 3], 's' || n, '', 'ada', 1
+from generate_series(1, 3000) n;
+insert into maintenance.session_releases
+    (scope, session_id, handle, settled_at, run_id, queued_at, not_before)
+select 's' || n % 50, 't' || n, 'h', 1, gen_random_uuid(), 1, {2**60} + n
+from generate_series(1, 30000) n;
 """
 INDEXES = {
     "claim_harvest": {"harvest_rejections_uncounted"},
@@ -60,10 +79,31 @@ INDEXES = {
     "prune_runs": {"runs_finished", "runs_pkey", "journal_by_run"},
     "prune_requests": {"requests_over", "requests_pkey"},
     "prune_sightings": {"sightings_last_seen", "sightings_pkey"},
+    "prune_holds": {"holds_released", "holds_ending", "holds_pkey"},
+    "prune_actions": {"actions_at", "actions_pkey"},
+    "held_scopes": {"holds_on_scope", "holds_in_scope"},
+    "hold_on_row": {"holds_on_scope", "holds_on_row"},
+    "any_hold": set(),
+    "hold_get": {"holds_pkey"},
+    "hold_release": {"holds_pkey"},
+    "list_holds": set(),
     "journal_totals": {"runs_not_rolled_up"},
     "last_completed": {"runs_completed"},
+    "paused_among": {"pauses_pkey"},
+    "paused_counted": {"journal_by_run"},
+    "list_actions": {"actions_at"},
+    "claims_held": {"session_releases_pending"},
+    "newest_runs": {"runs_by_job"},
 }
-BIG = {"runs", "harvest_rejections", "requests", "sightings"}
+BIG = {
+    "runs",
+    "harvest_rejections",
+    "requests",
+    "sightings",
+    "holds",
+    "actions",
+    "session_releases",
+}
 
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=lambda v: f"pg{v}")
@@ -72,7 +112,7 @@ def explained(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Expl
     url, _ = servers.ledger(request.param, "plain")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(HISTORY.encode())
-        for table in sorted(BIG | {"journal", "harvest_codes"}):
+        for table in sorted(BIG | {"journal", "harvest_codes", "pauses"}):
             connection.execute(f"vacuum analyze maintenance.{table}".encode())
     with closing(ExplainingDatabase(url)) as database:
         ask_everything(database)
@@ -91,15 +131,32 @@ def ask_everything(database: Database) -> None:
     params = {"now": NOW, "before": NOW, "batch_max": 500, "after_id": 0}
     with database.transaction() as tx:
         tx.rows("roll_up_journal", params)
-        assert tx.rows("next_harvest", {"scopes": None, "after_id": 0})
-    for statement in ("prune_runs", "prune_requests", "prune_sightings"):
+        assert tx.rows("next_harvest", {"scopes": None, "paused": [], "after_id": 0})
+    for statement in (
+        *("prune_runs", "prune_requests", "prune_sightings", "prune_holds", "prune_actions"),
+    ):
         with database.transaction() as tx:
             assert tx.do(statement, {"before": NOW - DAY // timedelta(milliseconds=1),
                                      "batch_max": 50})  # fmt: skip
+    with database.transaction() as tx:
+        assert holds.in_force(tx, ["s0", "s10", "nobody"]).rows
+        assert holds.held_by(tx, "s10", "h10")
+        assert holds.over_entries(tx)["anything_held"]
+    [newest, *_] = holds.list_holds(database, "s0", 10, over_too=False)
+    assert holds.list_holds(database, None, 10, over_too=True)
+    assert holds.release(database, newest.id, "bob").released_by == "bob"
+    with pytest.raises(NoSuchHold):
+        holds.release(database, 1, "bob")
     with database.transaction(read_only=True) as tx:
         assert preview_harvest(tx, None, NOW, DAY)
+    with database.transaction() as tx:
+        assert paused_among(tx, "reap", ["s3"]).scopes == {"s3"}
+        assert tx.rows("paused_counted", {"run_id": UUID(int=1), "job": "reap"}) == []
+    assert len(actions.newest(database, None, 20)) == 20
+    assert await_claims(database, None) is None
     assert figures.journal_totals(database)
     assert figures.last_completed(database, ["reap", "flip_stale_running", "drain_harvest"])
+    assert figures.newest_runs(database, ["reap", "flip_stale_running"], 5)
     figures.uncounted_rejections(database)
     assert [*prune(database, 0, DAY, 500)] == []
 

@@ -3,6 +3,7 @@
 The parameters are those that the jobs themselves give; only the plans are kept.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib import resources
@@ -13,6 +14,8 @@ import pytest
 
 from store.agents import PostgresAgentStore
 from store.batches import BatchSize, Stamp
+from store.diagnosis import Deployment, ledger
+from store.diagnosis.finding import Examined
 from store.due import (
     due_for_flip,
     due_for_reap,
@@ -23,6 +26,7 @@ from store.due import (
 from store.figures import live_agents
 from store.flip_stale_running import flip_stale_running, preview_flip
 from store.guards import UNGUARDED, Guards
+from store.needs import Needs
 from store.next_due import Retention, due_by_now
 from store.overview import last_heard, scopes_without_rows
 from store.reap import preview_reap, reap
@@ -104,12 +108,16 @@ INDEXES = {
     "keep_releases": {"session_releases_pending"},
     "show_releases": {"session_releases_pkey"},
     "rearm_releases": {"session_releases_aside", "agent_sessions_pkey"},
+    "doctor_unsettled": {UNSETTLED},
+    "doctor_times": {SETTLED, RUNNING},
+    "doctor_outbox": {"session_releases_aside"},
 }
 # Statements on the ledger that are not explained here, and why not.
 WITHOUT = {
     "agent_put": "looks nothing up but its own key's conflict",
     "import_agents": "looks nothing up but its own keys' conflicts",
     "ledger_empty": "stops at the first row it meets",
+    "doctor_statuses": "stops at the first rows it meets",
     "probe_table_locks": "reads nothing",
     "count_terminal": "counts every row, and says so",
     "count_by_scope": "counts every row, and says so",
@@ -138,7 +146,9 @@ def run_everything(database: ExplainingDatabase) -> None:
             params = database.params[statement]
             tx.rows(f"{statement}_next", params)
             nowhere = {"upto_ats": params["last_ats"], "upto_handles": params["after_handles"]}
-            tx.rows(f"{statement}_guarded", {**params, **nowhere, "fresh_flips": True})
+            judged = {**params, "fresh_flips": True, "rows_held": True}
+            tx.rows(f"{statement}_guarded", {**judged, **nowhere})
+            tx.rows(statement, judged)
 
     row = store.get(first[0].handle, scopes[0])
     assert row is not None
@@ -146,6 +156,7 @@ def run_everything(database: ExplainingDatabase) -> None:
     store.delete(row.handle, row.scope, row.rev)
     store.list_by_session(scopes[0], row.owner)
     live_agents(database)
+    run_probes(database)
     last_heard(database, scopes[0], [summary.handle for summary in first[:50]])
     scopes_without_rows(database, [*scopes, "nobody"])
 
@@ -195,6 +206,15 @@ def run_jobs(database: ExplainingDatabase, scopes: list[str]) -> None:
         # WHY in one transaction: nothing is kept.
         cursor.execute(FLIPPED)
         assert tx.do("prune_flipped", {"before": NOW, "batch_max": 500}) == 500
+
+
+def run_probes(database: ExplainingDatabase) -> None:
+    """What the doctor asks of the ledger; it finds the few unsettled rows, and all in time."""
+    deployment = Deployment(Needs(), {}, time.time)
+    with database.transaction(read_only=True) as tx:
+        examined = Examined(tx, "public", deployment)
+        for probe in (ledger.unsettled, ledger.times, ledger.outbox):
+            assert [*probe(examined)]
 
 
 # Records of flips whose rows are gone: more of them than one batch takes.

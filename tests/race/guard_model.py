@@ -1,7 +1,10 @@
-"""What a guarded reap does to a ledger, as plain rules over plain rows; shares no code with it."""
+"""What a guarded reap does to a ledger, as plain rules over plain rows; shares no code with it.
+
+A hold is a scope and a handle, or None for the whole scope; those given are in force.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tests.race.spec_model import ATTRIBUTION, TERMINAL, Age, Counts, Row, Tables
@@ -46,8 +49,9 @@ def reap(
     *,
     fresh_flips: bool,
     plausible_times: bool,
+    holds: Collection[tuple[str, str | None]] = (),
 ) -> Counts:
-    """Delete by age, then beyond `keep`, what no guard keeps, and count what one does."""
+    """Delete by age, then beyond `keep`, what neither guard nor hold keeps, and count the rest."""
     counts: Counts = Counter()
     living = live_writers(tables, now, heartbeat)
 
@@ -77,8 +81,13 @@ def reap(
                 arm = "keep"
             else:
                 continue
+            whole = (policy.scope, None) in holds
             if is_fresh_flip(row, policy.stale):
-                counts[policy.scope, "skipped", "fresh_flip"] += 1
+                if not whole:
+                    counts[policy.scope, "skipped", "fresh_flip"] += 1
+                continue
+            if whole or (policy.scope, row["handle"]) in holds:
+                counts[policy.scope, "skipped", "hold"] += 1
                 continue
             del tables.agents[row["scope"], row["handle"]]
             counts[policy.scope, arm, None] += 1

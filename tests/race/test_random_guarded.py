@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from random import Random
 
+import psycopg
 import pytest
 
 from store.batches import BatchSize, Done, Stamp
@@ -17,6 +19,7 @@ from tests.race.test_random_ledgers import (
     AGES,
     MINUTE,
     NOW,
+    PREFIXES,
     SCOPES,
     Draw,
     Ledger,
@@ -85,6 +88,37 @@ class GuardedDraw(Draw):
         ]
 
 
+Hold = tuple[str, str | None]
+
+
+def holds_of(chance: Random) -> list[Hold]:
+    """Some lie on rows that are not there, several on one, and now and then on a whole scope."""
+    found: list[Hold] = [(scope, None) for scope in SCOPES if chance.random() < 0.15]
+    for scope in SCOPES:
+        for prefix in PREFIXES:
+            found += [(scope, f"{prefix}{n}") for n in range(60) if chance.random() < 0.2]
+    return found + chance.sample(found, 5)
+
+
+def place(url: str, holds: list[Hold]) -> None:
+    """Half of them end some day. Beside each whole tenant there is a hold on it that is over."""
+    later, past = "extract(epoch from now()) * 1000 + 86400000", "1"
+    with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        insert = "insert into maintenance.holds (scope, handle, reason, placed_by, placed_at, "
+        for ends_at in ("null", later):
+            cursor.executemany(
+                f"{insert} ends_at) values (%s, %s, 'why', 'ada', 0, {ends_at})".encode(),
+                holds[ends_at == later :: 2],
+            )
+        over: list[Hold] = [(scope, handle) for scope in SCOPES for handle in (None, "h1", "H2")]
+        cursor.executemany(
+            f"{insert} ends_at) values (%s, %s, 'why', 'ada', 0, {past})".encode(), over
+        )
+        cursor.executemany(
+            f"{insert} released_at) values (%s, %s, 'why', 'ada', 0, 1)".encode(), over
+        )
+
+
 def arms(policies: list[Retained]) -> list[tuple[str, RetentionPolicy]]:
     return [(p.scope, RetentionPolicy(p.max_age, p.keep, p.stale)) for p in policies]
 
@@ -93,6 +127,7 @@ def arms(policies: list[Retained]) -> list[tuple[str, RetentionPolicy]]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_guarded_reap_deletes_what_the_model_deletes_and_the_dry_run_says(
     tables_in_postgres: Ledger,
+    ledger_url: str,
     database: Database,
     seed: int,
     lifted: tuple[str, ...],
@@ -100,6 +135,8 @@ def test_guarded_reap_deletes_what_the_model_deletes_and_the_dry_run_says(
     draw = GuardedDraw(500 + seed)
     policies = draw.policies()
     guards = Guards(heartbeat_ms=HEARTBEAT).without(lifted)
+    holds = holds_of(Random(seed)) if seed % 2 else []
+    place(ledger_url, holds)
     planned: Counts = Counter()
 
     def run(stamp: Stamp, size: BatchSize) -> Iterator[Done]:
@@ -120,6 +157,7 @@ def test_guarded_reap_deletes_what_the_model_deletes_and_the_dry_run_says(
             HEARTBEAT,
             fresh_flips=guards.fresh_flips,
             plausible_times=guards.plausible_times,
+            holds=holds,
         ),
     )
 
@@ -127,7 +165,7 @@ def test_guarded_reap_deletes_what_the_model_deletes_and_the_dry_run_says(
 
 
 def test_the_drawn_ledgers_hold_every_case() -> None:
-    """Flips that are fresh for either reason and flips that are not, and every odd time."""
+    """Flips that are fresh for either reason and flips that are not, holds, and every odd time."""
     seen: Counter[tuple[str, str | None]] = Counter()
     fresh: Counter[tuple[bool, bool]] = Counter()
     for seed in SEEDS:
@@ -146,6 +184,7 @@ def test_the_drawn_ledgers_hold_every_case() -> None:
             HEARTBEAT,
             fresh_flips=True,
             plausible_times=True,
+            holds=holds_of(Random(seed)) if seed % 2 else (),
         )
         for (_, arm, cause), count in counts.items():
             seen[arm, cause] += count
@@ -155,6 +194,7 @@ def test_the_drawn_ledgers_hold_every_case() -> None:
         ("keep", None),
         ("skipped", "fresh_flip"),
         ("skipped", "implausible_time"),
+        ("skipped", "hold"),
     }
     assert min(seen.values()) > 5
     assert len(fresh) == 4

@@ -369,6 +369,33 @@ def test_sightings_go_once_nobody_confirms_them(records: Records) -> None:
     assert [r["handle"] for r in records.rows("select * from maintenance.sightings")] == ["new"]
 
 
+def test_holds_go_once_they_are_over_and_old_and_acts_by_their_age(records: Records) -> None:
+    now = now_ms(records)
+    old, young = now - HOUR // MS - 1, now - HOUR // MS
+    kept = [(None, None), (now + 1, None), (young, None), (None, young), (old, young)]
+    for ends_at, released_at in [*kept, (old, None), (None, old), (now + 1, old)]:
+        records.rows(
+            "insert into maintenance.holds"
+            " (scope, reason, placed_by, placed_at, ends_at, released_by, released_at)"
+            " values ('s', 'why', 'ada', 1, %s, 'bob', %s) returning id",
+            ends_at,
+            released_at,
+        )
+    for at in (old, young, now):
+        records.rows(
+            "insert into maintenance.actions (at, actor, action) values (%s, 'ada', 'pause')"
+            " returning id",
+            at,
+        )
+
+    assert pruned(records, now, batch_max=1) == {"holds": 3, "actions": 1}
+
+    left = records.rows("select ends_at, released_at from maintenance.holds order by id")
+    assert [(row["ends_at"], row["released_at"]) for row in left] == kept
+    acts = records.rows("select at from maintenance.actions order by at")
+    assert [row["at"] for row in acts] == [young, now]
+
+
 def test_records_of_flips_go_with_the_row_or_once_it_was_written_since(records: Records) -> None:
     """As long as the row is as the flip left it, its writer may live and correct it."""
     now = now_ms(records)

@@ -171,7 +171,8 @@ def test_judging_an_entry_reads_no_more_where_the_scope_is_large(outbox: Outbox)
     with psycopg.connect(outbox.url) as connection:
         # WHY: a table this small may be read whole, which would say nothing of a large one.
         connection.execute(b"set enable_seqscan = off")
-        params = {"now": NOW, "scopes": None, "elsewhere": False}
+        params = {"now": NOW, "scopes": None, "elsewhere": False, "anything_held": False}
+        params |= {"held_at": None}
         row = connection.execute(
             b"explain (analyze, buffers, format json) " + statement, params
         ).fetchone()

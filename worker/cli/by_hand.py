@@ -11,6 +11,7 @@ import click
 from worker.cli import show
 from worker.cli.asked import Asked
 from worker.cli.failures import DONE, FAILED, complain, say
+from worker.cli.pause import concerning, sentences
 from worker.cli.target import finishing_the_batch, ledger, requested_by
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _dry_run(process: Process, job: str, asked: Asked) -> int:
     from worker.frame import dry_run
 
     planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
+    for sentence in sentences(concerning(process, job, asked.scopes)):
+        say(f"note: {sentence}")
     rows = sum(each.rows for each in planned if each.arm != "skipped")
     if asked.as_json:
         plans = [asdict(each) for each in planned]
@@ -123,7 +126,13 @@ def _run(process: Process, job: str, asked: Asked) -> int:
             requested_by=asker,
             overrides=asked.overrides,
         )
-    return _show_run(run, as_json=asked.as_json)
+    code = _show_run(run, as_json=asked.as_json)
+    paused = concerning(process, job, asked.scopes)
+    for sentence in sentences(paused):
+        complain(sentence)
+    if "skipped/paused" in run.report and not paused:
+        complain(f"{job} was paused while it ran, and is not any more; run it again")
+    return FAILED if paused or "skipped/paused" in run.report else code
 
 
 def _show_run(run: Run, *, as_json: bool) -> int:

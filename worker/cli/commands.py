@@ -26,6 +26,10 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "housekeeping": "worker.cli.jobs:housekeeping",
         "audit-memory": "worker.cli.audit:audit_memory",
     },
+    "Stop and go on": {
+        "pause": "worker.cli.pause:pause",
+        "resume": "worker.cli.pause:resume",
+    },
     "Look": {
         "agents": "worker.cli.agents:agents",
         "scopes": "worker.cli.agents:scopes",
@@ -33,12 +37,17 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "history": "worker.cli.history:history",
         "policy": "worker.cli.policy:policy",
         "releases": "worker.cli.releases:releases",
+        "holds": "worker.cli.holds:holds",
     },
     "Ledger": {
         "import": "worker.cli.ledger:import_",
         "export": "worker.cli.ledger:export",
         "migrate": "worker.cli.schema:migrate",
         "version": "worker.cli.schema:version",
+    },
+    "Deployment": {
+        "doctor": "worker.cli.doctor:doctor",
+        "grants": "worker.cli.grants:grants",
     },
 }
 _TARGETS: Final = {name: target for group in _COMMANDS.values() for name, target in group.items()}

@@ -73,7 +73,7 @@ def _usage(error: click.ClickException) -> str:
 def _failure(error: Exception) -> int:
     """The one place beside the frame that catches broadly."""
     from config.errors import ConfigError
-    from store.errors import InvalidPolicy, StoreError, StoreUnusable
+    from store.errors import InvalidHold, InvalidPolicy, StoreError, StoreUnusable
     from worker.embedded import EmbeddedUnavailable
 
     match error:
@@ -81,7 +81,7 @@ def _failure(error: Exception) -> int:
             for problem in error.problems:
                 complain(problem)
             return REFUSED
-        case EmbeddedUnavailable() | StoreUnusable() | InvalidPolicy():
+        case EmbeddedUnavailable() | StoreUnusable() | InvalidPolicy() | InvalidHold():
             complain(str(error))
             return REFUSED
         case StoreError():

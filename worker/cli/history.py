@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,17 +12,20 @@ import click
 
 from worker.cli import options, show
 from worker.cli.failures import DONE
+from worker.cli.pause import said
 from worker.cli.target import ledger
 
 if TYPE_CHECKING:
     from config.policy import Policy
     from config.settings import Settings
     from store.overview import Slot
+    from store.pauses import Pause
     from store.requests import Request
     from store.runs import Run
     from worker.context import Process
 
 _RUNS_SHOWN = 20
+_PAUSES_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,25 @@ class Entry:
     metavar="ID",
     help="Only what became of this request (see --enqueue).",
 )
+@click.option(
+    "--actions", is_flag=True, help="What persons did instead of runs: pauses, holds and the like."
+)
 @options.limit(_RUNS_SHOWN, "runs")
 @options.as_json
-def history(job: str | None, request_id: UUID | None, limit: int, as_json: bool) -> int:
+def history(
+    job: str | None, request_id: UUID | None, actions: bool, limit: int, as_json: bool
+) -> int:
     """List the newest runs: when, by whom, how they ended and what they did.
 
     What operators asked for is listed too where no worker has taken it, or where it was refused.
     """
     from store.needs import HISTORY
+    from worker.cli.actions import list_actions
 
+    if actions:
+        if request_id is not None:
+            raise click.UsageError("--actions and --request contradict each other; give one.")
+        return list_actions(job, limit, as_json=as_json)
     with ledger(HISTORY) as process:
         if request_id is None:
             found = _newest(process, job, limit + 1)
@@ -170,7 +183,7 @@ class JobStatus:
 @options.as_json
 def status(policy_file: Path | None, as_json: bool) -> int:
     """Show where each job stands, and what of the ledger the jobs are about."""
-    from store import figures, memory_boundary
+    from store import figures, memory_boundary, pauses
     from store.needs import STATUS
 
     def policy(settings: Settings) -> Policy:
@@ -185,6 +198,7 @@ def status(policy_file: Path | None, as_json: bool) -> int:
         live = figures.live_agents(process.database)
         releases = figures.releases(process.database)
         warnings = memory_boundary.in_force(process.database)
+        paused = pauses.in_force(process.database)
     if as_json:
         show.document(
             {
@@ -193,10 +207,11 @@ def status(policy_file: Path | None, as_json: bool) -> int:
                 "agents": live,
                 "session_releases": releases,
                 "memory_warnings": warnings,
+                "pauses": [asdict(each) for each in paused],
             }
         )
     else:
-        _show(database, jobs, live, releases, warnings)
+        _show(database, jobs, live, releases, warnings, paused)
     return DONE
 
 
@@ -231,12 +246,17 @@ def _show(
     live: Mapping[str, int],
     releases: Mapping[str, int],
     warnings: Mapping[str, str],
+    paused: Sequence[Pause],
 ) -> None:
     click.echo(f"database     {database}")
     click.echo(f"agents       {show.counts(dict(live))}")
     click.echo(f"transcripts  {show.counts(dict(releases))}")
     for tag, detail in warnings.items():
         click.echo(f"memory       {tag}: {detail}")
+    for each in paused[:_PAUSES_SHOWN]:
+        click.echo(f"paused       {said(each)}")
+    if (more := len(paused) - _PAUSES_SHOWN) > 0:
+        click.echo(f"paused       and {more} more; --json lists them all")
     click.echo()
     show.table(
         ("JOB", "EVERY", "LAST TICK (UTC)", "NEXT DUE (UTC)", "LAST RUN (UTC)", "OUTCOME", "DID"),

@@ -4,5 +4,5 @@ exists (
     where j.run_id = e.run_id
         and j.scope = f.scope
         and j.arm = 'skipped'
-        and j.cause in ('breaker', 'outage', 'silence', 'mass', 'no_checkpoints')
+        and j.cause in ('breaker', 'outage', 'silence', 'mass', 'no_checkpoints', 'paused')
 )

@@ -7,7 +7,9 @@ left join lateral (
     limit 1
 ) n on true
 cross join lateral (
-    select greatest(max(e.settled_at), max(e.accepted_until)) as ended_at
+    select
+        greatest(max(e.settled_at), max(e.accepted_until)) as ended_at,
+        bool_or({held_entry}) as held
     from maintenance.session_releases e
     where e.scope = c.scope and e.session_id = c.session_id
 ) o

@@ -4,6 +4,7 @@
 select r.id
 from maintenance.session_releases r
 where {releases_due}
+    and not r.scope = any (%(paused)s::text[])
     and (r.not_before, r.id) > (%(after_at)s::bigint, %(after_id)s::bigint)
 order by r.not_before, r.id
 limit %(limit)s

@@ -11,6 +11,7 @@ from config.policy import Policy
 from config.settings import load_settings
 from store.batches import Backlog
 from store.durations import BOUNDS, Durations
+from store.figures import Stopped
 from tasks.context import Planned
 from worker.context import Process
 from worker.exporter import Exporter, counters, series_of, values
@@ -38,6 +39,7 @@ CONTRACT = {
     "maintenance_failing_scopes": ("job",),
     "maintenance_breaker_open": ("job",),
     "maintenance_paused": ("job",),
+    "maintenance_holds": (),
     "background_agents": ("status",),
     "background_agents_overdue": ("job",),
     "background_agent_oldest_overdue_seconds": ("job",),
@@ -156,15 +158,17 @@ def test_known_series_begin_at_zero() -> None:
     assert set(found["background_agent_skipped_total"]) == {
         (job, reason)
         for job, reasons in {
-            "reap": ("fresh_flip", "implausible_time", "breaker", "failing"),
+            "reap": ("paused", "hold", "fresh_flip", "implausible_time", "breaker", "failing"),
             "flip_stale_running": (
-                *("sighting", "outage", "silence", "mass"),
+                *("paused", "sighting", "outage", "silence", "mass"),
                 *("breaker", "failing", "checkpoint_locked", "no_checkpoints"),
             ),
             "reconcile_parked": (
-                *("sighting", "checkpoint_locked", "undated_checkpoint"),
+                *("paused", "sighting", "checkpoint_locked", "undated_checkpoint"),
                 *("failing", "no_checkpoints"),
             ),
+            "release_sessions": ("paused", "hold"),
+            "drain_harvest": ("paused",),
         }.items()
         for reason in reasons
     }
@@ -288,7 +292,9 @@ def test_everything_known_is_shown_in_its_unit() -> None:
             {"pending": 5, "suspect": 1, "dead": 0},
             timedelta(milliseconds=1500),
             {"reap": 2},
-            {"flip_stale_running"},
+            {"flip_stale_running": Stopped(everywhere=True, scopes=0)},
+            {"reap": Stopped(everywhere=False, scopes=2)},
+            holds=7,
         ),
         clock_skew=timedelta(milliseconds=-40),
         terminal={"completed": 9, "failed": 2, "killed": 0},
@@ -313,7 +319,9 @@ def test_everything_known_is_shown_in_its_unit() -> None:
     assert found["maintenance_failing_scopes"]["flip_stale_running",] == 0
     assert found["maintenance_breaker_open"]["flip_stale_running",] == 1
     assert found["maintenance_breaker_open"]["reap",] == 0
-    assert set(found["maintenance_paused"].values()) == {0}
+    assert found["maintenance_paused"]["reap",] == 1
+    assert found["maintenance_paused"]["flip_stale_running",] == 0
+    assert found["maintenance_holds"] == {(): 7}
     assert found["maintenance_clock_skew_seconds"] == {(): -0.04}
     assert found["background_agents_overdue"] == {("reap",): 4}
     assert found["background_agent_oldest_overdue_seconds"] == {("reap",): 61.5}
@@ -338,6 +346,7 @@ def test_without_the_present_the_past_stays() -> None:
         "maintenance_failing_scopes",
         "maintenance_breaker_open",
         "maintenance_paused",
+        "maintenance_holds",
         "maintenance_clock_skew_seconds",
         "maintenance_xmin_horizon_age_seconds",
     }

@@ -164,6 +164,58 @@ def test_a_failure_is_told_and_the_last_value_kept(
     ]
 
 
+def test_how_old_a_value_is_and_since_when_reading_works(source: Source, clock: Hands) -> None:
+    """Since the first time it worked, however often that was; a value ages until the next."""
+    figure = paced(source)
+    assert figure.known().age_s is None
+    assert figure.known().since_s is None
+    source.takes_s = 0.5
+    figure.ask(LONG_S)
+    clock.now_s += 30.0
+    source.takes_s = 0.0
+    figure.ask(LONG_S)
+    clock.now_s += 0.25
+
+    found = figure.known()
+    assert (found.age_s, found.since_s) == (0.25, 30.25)
+
+
+def test_since_when_reading_fails(source: Source, clock: Hands) -> None:
+    """Since the first failure in a row began; the value ages on, and its success ends it."""
+    figure = paced(source)
+    figure.ask(LONG_S)
+    clock.now_s += 20.0
+    source.error, source.takes_s = StoreUnavailable("down"), 3.0
+    for _ in range(3):
+        figure.ask(LONG_S)
+        clock.now_s += LONG_S
+
+    found = figure.known()
+    assert (found.age_s, found.since_s) == (59.0, 39.0)
+
+    source.error, source.takes_s = None, 0.0
+    clock.now_s += LONG_S
+    figure.ask(LONG_S)
+    assert (figure.known().age_s, figure.known().since_s) == (0.0, 0.0)
+
+
+def test_reading_that_does_not_come_back_counts_from_its_begin(
+    source: Source, clock: Hands
+) -> None:
+    """Also where the one before it was well, and a while ago."""
+    figure = paced(source)
+    figure.ask(LONG_S)
+    clock.now_s += 50.0
+    source.open.clear()
+    figure.ask(0.001)
+    clock.now_s += 2.0
+
+    found = figure.known()
+    assert (found.late, found.age_s, found.since_s) == (True, 52.0, 2.0)
+    source.open.set()
+    assert figure.known(LONG_S).late is False
+
+
 def test_a_defect_is_told_in_one_line_and_is_not_the_end(source: Source, clock: Hands) -> None:
     figure = paced(source)
     source.error = KeyError("a value that is nobody's business")

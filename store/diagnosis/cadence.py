@@ -1,0 +1,57 @@
+"""The cadence: whether a beat is at work, and whether what it sends is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from store.diagnosis.finding import Examined, Finding, error, ok, warning
+from store.runs import clock
+
+_BEAT: Final = "celery -A worker beat    # one is enough; and `celery -A worker worker` beside it"
+_MS: Final = timedelta(milliseconds=1)
+
+
+def ticks(examined: Examined) -> Iterator[Finding]:
+    """When each job last ticked and last completed, against its period."""
+    periods = examined.deployment.periods
+    slots = {row["job"]: row for row in examined.tx.rows("list_schedule")}
+    completed = {
+        row["job"]: row["finished_at"]
+        for row in examined.tx.rows("last_completed", {"jobs": list(periods)})
+    }
+    now = clock(examined.tx)
+    if not slots:
+        yield warning("no tick was ever taken: no beat has been at work here", _BEAT)
+        return
+    for job, period in periods.items():
+        if job not in slots:
+            yield error(f"{job} has never ticked, others have: is its beat of this release?", _BEAT)
+            continue
+        # WHY the longer one: a beat may have begun with another policy than this command's.
+        allowed = examined.thresholds.missed_ticks * max(period, slots[job]["period_ms"] * _MS)
+        ago = (now - slots[job]["last_slot"]) * _MS
+        done = (
+            "never completed"
+            if job not in completed
+            else f"last completed {_seconds((now - completed[job]) * _MS)} ago"
+        )
+        said = f"{job} last ticked {_seconds(ago)} ago, every {_seconds(period)}; {done}"
+        if ago > allowed:
+            yield error(f"{said}: no beat is at work, or no worker takes its ticks", _BEAT)
+        elif job not in completed or (now - completed[job]) * _MS > allowed + _A_PART:
+            yield warning(
+                f"{said}: it ticks and is not done", f"sema-maintenance history --job {job}"
+            )
+        else:
+            yield ok(said)
+
+
+# What one part of a run may take beside.
+_A_PART: Final = timedelta(minutes=10)
+
+
+def _seconds(span: timedelta) -> str:
+    seconds = span.total_seconds()
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
