@@ -29,6 +29,8 @@ def configuration(process: Process) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         # WHY None: after the default of 100 tries an embedded beat ends without a word.
         "broker_connection_max_retries": None,
+        # WHY: a user whom RabbitMQ lets in and forbids the queues may be allowed them again.
+        "broker_channel_error_retry": True,
         "broker_connection_timeout": SILENCE_S / 2,
         # Only RabbitMQ knows heartbeats; one end that misses two of them gives the other up.
         "broker_heartbeat": SILENCE_S,

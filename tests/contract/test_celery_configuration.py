@@ -48,7 +48,9 @@ names = [
     "broker_heartbeat", "broker_connection_timeout",
 ]
 consumer = symbol_by_name(WorkController(app=app, hostname="looked-at").consumer_cls)
-steps = consumer.Blueprint().default_steps
+blueprint = consumer.Blueprint()
+# WHY with what each step asks for: the library adds that by itself.
+steps = [step.name for step in blueprint._finalize_steps(blueprint.claim_steps())]
 json.dump({
     "conf": {name: app.conf[name] for name in names},
     "queues": [
@@ -113,9 +115,9 @@ def test_workers_cannot_be_controlled_or_listened_to_through_the_broker() -> Non
 
 
 def test_consumer_still_connects_and_consumes() -> None:
-    last_words = {step.rpartition(":")[2] for step in seen()["consumer_steps"]}
+    last_words = [step.rpartition(".")[2] for step in seen()["consumer_steps"]]
 
-    assert {"Connection", "Tasks", "Evloop"} <= last_words
+    assert last_words == ["Connection", "OnlyTasks", "Evloop"]
 
 
 def test_no_results_are_kept_anywhere() -> None:
