@@ -5,6 +5,7 @@ field the most specific override that sets it wins; "off" takes an arm away from
 that nothing sets is not applied: without a policy nothing is deleted.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -93,7 +94,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """The whole policy file. `schedule` holds the period of each job that has one of its own."""
+    """The whole policy file. `schedule` holds the period of each job that has one of its own.
+
+    `path` and `digest` (SHA-256, in hexadecimal) are of the file as it was read, if there is one.
+    """
 
     defaults: Arms = field(default_factory=Arms)
     overrides: tuple[Override, ...] = ()
@@ -102,6 +106,8 @@ class Policy:
     allow_short_retention: bool = False
     guards: GuardPolicy = DEFAULT_GUARDS
     source: str = NO_POLICY_FILE
+    path: Path | None = field(default=None, compare=False)
+    digest: str | None = field(default=None, compare=False)
 
     @classmethod
     def empty(cls) -> Self:
@@ -222,7 +228,8 @@ def load_policy(path: Path, *, floors: bool = True) -> Policy:
             f"{path.name}: line {line} is not UTF-8 (byte 0x{content[error.start]:02x}); save the "
             "file as UTF-8."
         ) from error
-    return parse_policy(text, path.name, floors=floors)
+    policy = parse_policy(text, path.name, floors=floors)
+    return replace(policy, path=path, digest=hashlib.sha256(content).hexdigest())
 
 
 def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:

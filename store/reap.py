@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from psycopg.rows import DictRow
 
-from store.batches import Backlog, BatchSize, Done, Kind, Stamp, journal_left
+from store.batches import Backlog, BatchSize, Done, Kind, Stamp
 from store.breakers import Allowance, trip, tripped
 from store.database import Database, Transaction
 from store.guards import UNGUARDED, Guards
-from store.isolation import Progress, Turn, work_through
+from store.isolation import Turn, work_through
 from store.live_writers import LiveWriters
+from store.progress import Progress
 from store.reap_ranges import Found, Place, Policies, Ranges, params_of, planned
-from store.records import STALE_RUNNING_REAP_ATTRIBUTION
+from store.records import BIGINT_MIN, STALE_RUNNING_REAP_ATTRIBUTION
+from store.skips import by_kind
 
 JOB: Final = "reap"
 RELEASE_DELAY = timedelta(minutes=10)
@@ -43,14 +45,14 @@ def reap(
     """
     ranges = Ranges.of(policies, stamp.now, guards)
     scopes = ranges.scopes
-    run = _Run.of(ranges, stamp, Progress.begin(database, JOB, scopes))
+    run = _Run.of(ranges, stamp, Progress.begin(database, JOB, scopes, stamp))
     # WHY many scopes at once: there is hardly anything to be found in them.
     wide = BatchSize(size.rows, max(1, min(len(scopes), size.rows, _SCOPES_MAX)))
     asked = [Place(s, 0, 0, None, 0, 0) for s in scopes]
     # WHY a row of each: they read a scope as a whole, so that to ask for fewer rows is in vain.
     one_each = BatchSize(wide.scopes, wide.scopes)
     if guards.plausible_times:
-        work = _Implausible(ranges)
+        work = _Implausible(run)
         yield from work_through(database, work, asked, stamp, one_each, run.progress)
     if guards.breakers:
         yield from work_through(database, _Tripped(run), asked, stamp, one_each, run.progress)
@@ -68,6 +70,8 @@ def reap(
         for statement, waits, shape in (("reap", True, size), ("reap_unsettled", False, wide)):
             deletion = _Deletion(run, arm, statement, waits, dict(shared))
             yield from work_through(database, deletion, places, stamp, shape, run.progress)
+            # WHY from the least: the unsettled are gone through by their handles alone.
+            places = [replace(place, after_at=BIGINT_MIN) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,12 @@ class _Run:
             if arm != "skipped":
                 due[scope] += backlog.rows
         return dict(due)
+
+    def skip(
+        self, tx: Transaction, stamped: dict[str, Any], left: Mapping[Kind, int]
+    ) -> dict[Kind, int]:
+        """Write down what a batch left; gives what of it the run had not counted yet."""
+        return self.progress.skips.journal(tx, JOB, stamped, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +152,7 @@ class _Counted(ABC):
 class _Implausible(_Counted):
     """Counts rows whose times say nothing."""
 
-    ranges: Ranges
+    run: _Run
 
     def act(
         self,
@@ -154,13 +164,12 @@ class _Implausible(_Counted):
         past_locks: bool,  # noqa: ARG002
     ) -> Turn[Place]:
         """Count them, once for each scope."""
-        params = {"scopes": [p.scope for p in places], **self.ranges.plausible}
+        params = {"scopes": [p.scope for p in places], **self.run.ranges.plausible}
         left: dict[Kind, int] = {
             (row["scope"], "skipped", "implausible_time"): row["rows"]
             for row in tx.rows("reap_implausible", params)
         }
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "implausible_time"): sum(left.values())})
+        return Turn(by_kind(self.run.skip(tx, stamped, left)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +216,8 @@ class _Tripped(_Counted):
             return Turn()
         due = self.run.due(tx, scopes)
         left: dict[Kind, int] = {(s, "skipped", "breaker"): n for s, n in due.items()}
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "breaker"): sum(left.values())}, left_out=frozenset(scopes))
+        counted = self.run.skip(tx, stamped, left)
+        return Turn(by_kind(counted), left_out=frozenset(scopes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +248,10 @@ class _Deletion:
         """Delete one batch, and write down what it met and left."""
         left = self.run.allowance.left(tx, [p.scope for p in places], self.run.progress.changed)
         spent = [p.scope for p in places if left.get(p.scope) == 0]
-        breaker = self._trip(tx, stamped, spent)
+        tripping, counted = self._trip(tx, stamped, spent)
         places = [p for p in places if left.get(p.scope) != 0]
         if not places:
-            return Turn({("skipped", "breaker"): sum(breaker.values())}, left_out={*breaker})
+            return Turn(by_kind(counted), left_out=tripping)
         # WHY the least of all: a batch takes the same number of each of its scopes.
         limit = min([rows_per_scope, *(left[p.scope] for p in places if p.scope in left)])
         params = {
@@ -254,36 +263,30 @@ class _Deletion:
         }
         rows = tx.rows(f"{self.statement}_past_locks" if past_locks else self.statement, params)
         guarded, lost = self._left(tx, params, places, rows)
-        journal_left(
-            tx,
-            JOB,
-            stamped,
-            {(s, "skipped", "fresh_flip"): n for s, n in guarded.items()}
-            | {(s, "lost_race", None): n for s, n in lost.items()},
-        )
+        met: dict[Kind, int] = {(s, "skipped", "fresh_flip"): n for s, n in guarded.items()}
+        met |= {(s, "lost_race", None): n for s, n in lost.items()}
+        counted |= self.run.skip(tx, stamped, met)
         reached = {row["scope"]: row for row in rows if row["seen"] >= limit}
         return Turn(
-            {
-                (self.arm, None): sum(row["done"] for row in rows),
-                ("lost_race", None): sum(lost.values()),
-                ("skipped", "fresh_flip"): sum(guarded.values()),
-                ("skipped", "breaker"): sum(breaker.values()),
-            },
+            {**by_kind(counted), (self.arm, None): sum(row["done"] for row in rows)},
             [_after(p, row) for p in places if (row := reached.get(p.scope)) is not None],
             changed={row["scope"]: row["done"] for row in rows},
-            left_out={*breaker},
+            left_out=tripping,
         )
 
     def _trip(
         self, tx: Transaction, stamped: dict[str, Any], spent: Sequence[str]
-    ) -> dict[str, int]:
-        """Open the breakers of the scopes that may lose no more and in which more is due."""
+    ) -> tuple[set[str], dict[Kind, int]]:
+        """Open the breakers of the scopes that may lose no more and in which more is due.
+
+        Gives these scopes, and what is counted there.
+        """
         if not spent:
-            return {}
+            return set(), {}
         due = self.run.due(tx, spent)
         trip(tx, JOB, stamped, due)
-        journal_left(tx, JOB, stamped, {(s, "skipped", "breaker"): n for s, n in due.items()})
-        return due
+        left: dict[Kind, int] = {(s, "skipped", "breaker"): n for s, n in due.items()}
+        return {*due}, self.run.skip(tx, stamped, left)
 
     def _left(
         self,

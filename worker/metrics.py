@@ -52,6 +52,7 @@ _SKIPS: Final = tuple(
             "no_checkpoints",
             "failing",
         ),
+        "drain_harvest": ("failing",),
     }.items()
     for reason in reasons
 )
@@ -203,7 +204,7 @@ METRICS: Final = (
         "Scopes in which the job could not do all it should, until it can.",
         "scopes",
         ("job",),
-        _each(_ROW_JOBS),
+        _each((*_ROW_JOBS, "drain_harvest")),
     ),
     Metric(
         "maintenance_breaker_open",

@@ -264,6 +264,7 @@ def test_rabbitmq_that_refuses(
         assert len(node.lines(event="broker_lost")) == 2
         assert PASSWORD not in node.logs()
         assert "Traceback" not in node.logs(), node.logs()
+        assert "Warning" not in node.logs(), node.logs()
     assert [beat.ends(), worker.ends()] == [0, 0]
 
 

@@ -165,6 +165,7 @@ def test_known_series_begin_at_zero() -> None:
                 *("sighting", "checkpoint_locked", "undated_checkpoint"),
                 *("failing", "no_checkpoints"),
             ),
+            "drain_harvest": ("failing",),
         }.items()
         for reason in reasons
     }
