@@ -105,6 +105,19 @@ def broker_url_problem(text: str) -> str | None:
     return None
 
 
+def broker_place(text: str) -> str:
+    """Where a broker's address leads: scheme, host, port and name, without user and password.
+
+    Of several, separated by semicolons, all. The text is one without a problem.
+    """
+    places = []
+    for url in text.split(";"):
+        scheme, _, rest = url.partition("://")
+        parts = urlsplit(f"http://{rest}")
+        places.append(f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+    return ";".join(places)
+
+
 def release_url_problem(text: str) -> str | None:
     """What is wrong with the template of a transcript's address, and what to do; None when nothing.
 

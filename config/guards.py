@@ -1,10 +1,11 @@
 """The guards of the scheduled jobs as the policy file sets them, and the floors under retention.
 
 `[guards]` holds for every scope. Every measure has a default that suits writers which renew their
-rows once a minute; a guard that is set to false does not hold for anybody.
+rows once a minute; a guard that is set to false does not hold for anybody. No measure is zero: a
+guard is switched off by that word alone, and a limit by "off".
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +15,7 @@ from config.toml_table import TomlTable
 SHORTEST_MAX_AGE: Final = timedelta(hours=1)
 SHORTEST_STALE_AGE: Final = timedelta(minutes=10)
 STALE_HEARTBEATS_MIN: Final = 10
+_SHORTEST: Final = timedelta(milliseconds=1)
 _LONGEST: Final = timedelta(days=1)
 
 
@@ -22,7 +24,7 @@ class GuardPolicy:
     """What `[guards]` says; the names are its keys.
 
     `breaker_share` (over 0, up to 1) and `breaker_rows` limit what one run deletes or flips of one
-    scope's rows; None is no limit.
+    scope's rows; None is no limit. `named` are the keys that the file sets.
     """
 
     heartbeat: timedelta = timedelta(seconds=60)
@@ -35,11 +37,11 @@ class GuardPolicy:
     outage: bool = True
     fresh_flips: bool = True
     plausible_times: bool = True
+    named: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def changed(self) -> dict[str, object]:
-        """Each key whose value is not the default, with its value."""
-        pairs = ((name, getattr(self, name)) for name in _KEYS)
-        return {name: value for name, value in pairs if value != getattr(DEFAULT_GUARDS, name)}
+    def values(self) -> dict[str, object]:
+        """Each key with the value that is in force, named by the file or not."""
+        return {name: getattr(self, name) for name in _KEYS}
 
     @property
     def shortest_stale_age(self) -> timedelta:
@@ -48,7 +50,7 @@ class GuardPolicy:
 
 
 DEFAULT_GUARDS: Final = GuardPolicy()
-_KEYS: Final = tuple(field.name for field in fields(GuardPolicy))
+_KEYS: Final = tuple(each.name for each in fields(GuardPolicy) if each.compare)
 
 
 def read_guards(table: TomlTable) -> GuardPolicy:
@@ -56,31 +58,30 @@ def read_guards(table: TomlTable) -> GuardPolicy:
     table.refuse_unknown_keys(_KEYS)
     default = DEFAULT_GUARDS
     return GuardPolicy(
-        heartbeat=_measure(table, "heartbeat", default.heartbeat, timedelta(milliseconds=1)),
+        heartbeat=_measure(table, "heartbeat", default.heartbeat),
         missing_checkpoint_sighting=_measure(
             table, "missing_checkpoint_sighting", default.missing_checkpoint_sighting
         ),
         live_writer_sighting=_measure(table, "live_writer_sighting", default.live_writer_sighting),
         breaker_hold=_measure(table, "breaker_hold", default.breaker_hold),
         breaker_share=table.share_or_off("breaker_share"),
-        breaker_rows=table.count_or_off("breaker_rows"),
+        breaker_rows=table.count_or_off("breaker_rows", least=1),
         sightings=_switch(table, "sightings"),
         outage=_switch(table, "outage"),
         fresh_flips=_switch(table, "fresh_flips"),
         plausible_times=_switch(table, "plausible_times"),
+        named=frozenset(table.values),
     )
 
 
-def _measure(
-    table: TomlTable, key: str, default: timedelta, shortest: timedelta = timedelta(0)
-) -> timedelta:
+def _measure(table: TomlTable, key: str, default: timedelta) -> timedelta:
     measure = table.duration(key)
     if measure is None:
         return default
-    if not shortest <= measure <= _LONGEST:
+    if not _SHORTEST <= measure <= _LONGEST:
         table.refuse_value(
             key,
-            f"is not a time from {format_duration(shortest)} to {format_duration(_LONGEST)}; "
+            f"is not a time from {format_duration(_SHORTEST)} to {format_duration(_LONGEST)}; "
             'write one, such as "60s"',
         )
     return measure

@@ -5,6 +5,7 @@ field the most specific override that sets it wins; "off" takes an arm away from
 that nothing sets is not applied: without a policy nothing is deleted.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -33,6 +34,7 @@ NO_POLICY_FILE: Final = "no policy file"
 _FILE_KEYS: Final = (
     "allow_short_retention",
     "release_delay",
+    "undo_window",
     "schedule",
     "windows",
     "guards",
@@ -97,17 +99,21 @@ class Rule:
 class Policy:
     """The whole policy file. `schedule` holds the period of each job that has one of its own.
 
-    `windows` holds when the schedule may let a job work, of each job that may not always.
+    `windows` holds when the schedule may let a job work, of each job that may not always. `path`
+    and `digest` (SHA-256, in hexadecimal) are of the file as it was read, if there is one.
     """
 
     defaults: Arms = field(default_factory=Arms)
     overrides: tuple[Override, ...] = ()
     release_delay: timedelta = DEFAULT_RELEASE_DELAY
+    undo_window: timedelta | None = None  # For how long a deleted row is kept; None: it is not.
     schedule: Mapping[str, timedelta] = field(default_factory=dict)
     windows: Mapping[str, Windows] = field(default_factory=dict)
     allow_short_retention: bool = False
     guards: GuardPolicy = DEFAULT_GUARDS
     source: str = NO_POLICY_FILE
+    path: Path | None = field(default=None, compare=False)
+    digest: str | None = field(default=None, compare=False)
 
     @classmethod
     def empty(cls) -> Self:
@@ -228,7 +234,8 @@ def load_policy(path: Path, *, floors: bool = True) -> Policy:
             f"{path.name}: line {line} is not UTF-8 (byte 0x{content[error.start]:02x}); save the "
             "file as UTF-8."
         ) from error
-    return parse_policy(text, path.name, floors=floors)
+    policy = parse_policy(text, path.name, floors=floors)
+    return replace(policy, path=path, digest=hashlib.sha256(content).hexdigest())
 
 
 def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
@@ -239,6 +246,8 @@ def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
         defaults=_arms(file.table("defaults"), also_known=()),
         overrides=tuple(_overrides(file)),
         release_delay=DEFAULT_RELEASE_DELAY if release_delay is None else release_delay,
+        # WHY none where it is zero: what is kept for no time cannot be brought back.
+        undo_window=file.duration("undo_window", may_be_off=True) or None,
         schedule=_schedule(file.table("schedule")),
         windows=read_windows(file.table("windows"), SCHEDULED_JOBS),
         allow_short_retention=file.boolean("allow_short_retention") or False,

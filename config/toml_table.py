@@ -130,8 +130,8 @@ class TomlTable:
             self.refuse(f"{key} = {str(error).removesuffix('.')}{or_off}")
             return None
 
-    def count_or_off(self, key: str) -> int | None:
-        """A whole number from zero; None when absent, and for "off"."""
+    def count_or_off(self, key: str, least: int = 0) -> int | None:
+        """A whole number from `least`; None when absent, and for "off"."""
         value = self.values.get(key)
         if value is None or value == OFF:
             return None
@@ -139,12 +139,12 @@ class TomlTable:
             case bool():
                 pass
             # NaN and infinity fail the comparison, so that int() never meets them.
-            case int() | float() if 0 <= value <= _COUNT_MAX and value == int(value):
+            case int() | float() if least <= value <= _COUNT_MAX and value == int(value):
                 return int(value)
         self.refuse_value(
             key,
-            f"is not a whole number from 0 to {_COUNT_MAX}; write one without quotes, such as 100, "
-            f'or "{OFF}"',
+            f"is not a whole number from {least} to {_COUNT_MAX}; write one without quotes, such "
+            f'as 100, or "{OFF}"',
         )
         return None
 

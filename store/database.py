@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -21,9 +21,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from store.errors import StatementFailed, StoreError, StoreUnavailable, StoreUnusable, TimedOut
+from store.errors import StoreError, StoreUnavailable, StoreUnusable
 from store.records import COLUMNS
 from store.statements import Statements
+from store.translation import line_of, translated
 
 MIN_VERSION: Final = 150000
 
@@ -95,6 +96,18 @@ class _Connection(psycopg.Connection[DictRow]):
 
     patience: timedelta | None = None
 
+    @classmethod
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:
+        """Connect, and tell `heard` why that failed, or None. WHY: a pool keeps it to itself."""
+        heard: Callable[[str | None], None] = kwargs.pop("heard")
+        try:
+            connection = super().connect(*args, **kwargs)
+        except psycopg.Error as error:
+            heard(line_of(error))
+            raise
+        heard(None)
+        return connection
+
     def wait(
         self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
     ) -> _Answer:
@@ -164,6 +177,7 @@ class Database:
                 "the database URL cannot be read; write postgresql://user@host/db"
             ) from None
         self._pool: ConnectionPool[_Connection] | None = None
+        self._refusal: str | None = None
         self._opening = threading.Lock()
         self._pid = os.getpid()
 
@@ -190,6 +204,26 @@ class Database:
         name = parts.get("dbname") or parts.get("user") or ""
         return f"{user}{host}{port}/{name}, schema {self.statements.ledger_schema}"
 
+    def place(self) -> str:
+        """Where it is: 'host:port/name', also what the environment of libpq says of that."""
+        defaults = {
+            each.keyword.decode(): each.val.decode()
+            for each in psycopg.pq.Conninfo.get_defaults()
+            if each.val is not None
+        }
+        parts = defaults | conninfo_to_dict(self._conninfo)
+        host = parts.get("host") or parts.get("hostaddr") or "local socket"
+        name = parts.get("dbname") or parts.get("user") or ""
+        return f"{host}:{parts.get('port')}/{name}"
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the last try to connect failed, in one line without a secret; None if it did not."""
+        return self._refusal
+
+    def _heard(self, refusal: str | None) -> None:
+        self._refusal = refusal
+
     def close(self) -> None:
         """Close the pool. Safe to repeat."""
         pool, self._pool = self._pool, None
@@ -215,8 +249,8 @@ class Database:
         """
         given: list[_Connection] = []
         with (
-            translated(lambda: any(not each.closed for each in given)),
-            self._connections().connection() as connection,
+            translated(lambda: any(not each.closed for each in given), self._own_tables_are_behind),
+            self._connection() as connection,
         ):
             given.append(connection)
             connection.read_only = read_only
@@ -257,6 +291,34 @@ class Database:
             )
             yield Transaction(connection, self.statements)
 
+    def _own_tables_are_behind(self) -> bool:
+        """Whether they are older than this release, or missing; False where nobody can tell."""
+        # WHY here: the migrations are run with what this module has.
+        from store.migrate import shipped
+
+        try:
+            with translated(), self._connection() as connection:
+                found = connection.execute(self.statements["preflight_migration"]).fetchone()
+        except StoreError as error:
+            return isinstance(error, StoreUnusable) and isinstance(
+                error.__cause__, pg.UndefinedTable
+            )
+        return found is not None and found["version"] < shipped()[-1].version
+
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        """One of the pool. Raises StoreUnavailable, with the reason that the pool keeps."""
+        try:
+            with self._connections().connection() as connection:
+                yield connection
+        except PoolTimeout as error:
+            why = self._refusal
+            raise StoreUnavailable(
+                "no database connection within the time allowed"
+                if why is None
+                else f"the database does not answer: {why}"
+            ) from error
+
     def _connections(self) -> ConnectionPool[_Connection]:
         if self._pid != os.getpid():
             # WHY refuse: a connection shared with the parent mixes up answers without a word.
@@ -279,7 +341,11 @@ class Database:
                 reconnect_timeout=self.limits.connect_timeout.total_seconds(),
                 configure=self._be_patient,
                 check=self._check,
-                kwargs={"row_factory": dict_row, "prepare_threshold": None},
+                kwargs={
+                    "row_factory": dict_row,
+                    "prepare_threshold": None,
+                    "heard": self._heard,
+                },
                 open=True,
             )
         return self._pool
@@ -295,96 +361,11 @@ class Database:
 
     def _probe(self) -> None:
         """Connect once outside the pool, whose time-outs do not say why."""
-        with psycopg.connect(self._conninfo, prepare_threshold=None) as connection:
+        with _Connection.connect(
+            self._conninfo, heard=self._heard, prepare_threshold=None
+        ) as connection:
             version = connection.info.server_version
         if version < MIN_VERSION:
             raise StoreUnusable(
                 f"Postgres {version // 10000} is too old; {MIN_VERSION // 10000} or newer is needed"
             )
-
-
-_REPORTED: Final = "Postgres reported: {line}"
-# What the driver reports, most specific first: the error it becomes, and the sentence for a person.
-_TRANSLATIONS: Final[tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]] = (
-    (
-        (pg.LockNotAvailable,),
-        TimedOut,
-        "a row stayed locked by another session; try again later",
-    ),
-    ((pg.QueryCanceled,), TimedOut, "a statement was given up: {line}"),
-    (
-        (pg.ReadOnlySqlTransaction,),
-        StoreUnusable,
-        "the database is read-only (a standby?); name the primary in MAINT_DATABASE_URL",
-    ),
-    ((pg.InsufficientPrivilege,), StoreUnusable, "a privilege is missing: {line}"),
-    (
-        (pg.UndefinedTable, pg.InvalidSchemaName),
-        StoreUnusable,
-        "{line}; run `sema-maintenance migrate`, or check MAINT_LEDGER_SCHEMA",
-    ),
-    (
-        (pg.UndefinedColumn, pg.DatatypeMismatch, pg.UndefinedFunction),
-        StoreUnusable,
-        "the ledger has another shape than expected: {line}",
-    ),
-    (
-        (pg.DeadlockDetected, pg.SerializationFailure),
-        TimedOut,
-        "another session came first: {line}",
-    ),
-    (
-        (UnicodeEncodeError,),
-        StoreError,
-        "a value holds half of a surrogate pair, which no row can",
-    ),
-    ((pg.DataError,), StoreError, "Postgres refused a value: {line}"),
-    ((pg.IntegrityError,), StoreError, "Postgres refused a row: {line}"),
-    ((PoolTimeout,), StoreUnavailable, "no database connection within the time allowed"),
-    ((psycopg.OperationalError,), StoreUnavailable, "the database does not answer: {line}"),
-    ((psycopg.Error,), StoreError, _REPORTED),
-)
-
-
-# The server has no room left for anybody: no space on its disk, or no connections.
-_FOR_EVERYBODY: Final = frozenset({"53100", "53300"})
-
-
-@contextmanager
-def translated(alive: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Turn the driver's errors into the store's, with one line that says what to do.
-
-    `alive`: whether the connection outlived the error. WHY asked: any code may come from one row,
-    by its size or by a trigger, and what ends a connection does not always say so by its code.
-    """
-    try:
-        yield
-    except (psycopg.Error, PoolTimeout, UnicodeEncodeError) as error:
-        for types, becomes, sentence in _TRANSLATIONS:
-            if isinstance(error, types):
-                if becomes is StoreUnavailable and _of_a_statement(error) and alive():
-                    raise StatementFailed(reported(error)) from error
-                raise becomes(sentence.replace("{line}", _line(error))) from error
-        raise
-
-
-def reported(error: BaseException | None) -> str:
-    """What Postgres said, as it is, without what it mostly means."""
-    return _REPORTED.replace("{line}", _line(error)) if isinstance(error, Exception) else ""
-
-
-def _of_a_statement(error: Exception) -> bool:
-    """Whether the server said this of what it was asked, and not of itself."""
-    return (
-        isinstance(error, psycopg.Error)
-        and error.sqlstate is not None
-        and error.sqlstate not in _FOR_EVERYBODY
-        and error.diag.severity_nonlocalized not in {"FATAL", "PANIC"}
-    )
-
-
-def _line(error: Exception) -> str:
-    """The first line of what Postgres said; it names no values and no passwords."""
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    text = primary or str(error)
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

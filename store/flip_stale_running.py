@@ -17,8 +17,9 @@ from store.batches import NO_RUN, Backlog, BatchSize, Done, Stamp, journal_left
 from store.breakers import Allowance, trip, tripped
 from store.database import Database, Transaction
 from store.guards import UNGUARDED, Guards
-from store.isolation import Progress, Turn, work_through
+from store.isolation import Turn, work_through
 from store.judged import Judgement, Left, passed_over, without_lost_checkpoints
+from store.progress import Progress
 from store.records import BIGINT_MIN, STALE_RUNNING_REAP_ATTRIBUTION
 from store.retention import Milliseconds, before
 from store.sightings import seen_long_enough, sight
@@ -32,6 +33,7 @@ class _Place:
     scope: str
     silent_since: int
     after_handle: str = ""
+    stop_handle: str | None = None
 
 
 def _places(ages: Sequence[tuple[str, Milliseconds]], now: int) -> list[_Place]:
@@ -44,6 +46,7 @@ def _params(places: Sequence[_Place]) -> dict[str, object]:
         "scopes": [p.scope for p in places],
         "silent_sinces": [p.silent_since for p in places],
         "after_handles": [p.after_handle for p in places],
+        "stop_handles": [p.stop_handle for p in places],
     }
 
 
@@ -70,7 +73,7 @@ def flip_stale_running(
     is counted, and its sighting noted. Safe to repeat: a flipped row is no longer running.
     """
     places = _places(ages, stamp.now)
-    progress = Progress.begin(database, JOB, [place.scope for place in places])
+    progress = Progress.begin(database, JOB, [place.scope for place in places], stamp)
     allowance = Allowance(JOB, guards, stamp.run_id)
     works: list[_Range | _Judged]
     if _guarded(guards):
@@ -180,7 +183,7 @@ class _Judged:
         rows, left = self._allowed(tx, candidates, stamped)
         judgement = Judgement(tx, rows, left)
         done = self._write(judgement, stamped)
-        by_kind = judgement.journal_undone(JOB, stamped, done)
+        by_kind = judgement.journal_undone(JOB, stamped, done, self.progress.skips)
         changed = {row["scope"]: row["done"] for row in done}
         by_kind["flipped", None] = sum(changed.values())
         last = {row["scope"]: row["handle"] for row in candidates}

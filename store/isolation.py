@@ -15,16 +15,17 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import psycopg
 from psycopg import errors as pg
 
-from store.batches import BatchSize, Done, Place, Stamp, Window, journal_left
-from store.database import Database, Transaction, reported
+from store.batches import BatchSize, Done, Kind, Place, Stamp, Window
+from store.database import Database, Transaction
 from store.errors import StatementFailed, StoreError, StoreUnavailable, StoreUnusable, TimedOut
-from store.giving_up import Afters, Course
+from store.giving_up import Course
 from store.pauses import NOT_PAUSED, Paused, begin_batch
+from store.progress import Progress
+from store.skips import Skips, by_kind
+from store.translation import reported
 
 # A scope with so many failing rows has one cause, and a person is to look at it.
 FAILING_ROWS_MAX: Final = 10
-# How many of the scopes that failed before are known at once.
-_FAILED_MAX: Final = 10_000
 _REAP: Final = "reap"
 
 _Place = TypeVar("_Place", bound=Place)
@@ -80,47 +81,6 @@ class Work(Protocol[_Place]):
         """Run the statements of a batch on no row. Raises StoreError where none could be done."""
 
 
-@dataclass(slots=True)
-class Progress:
-    """What one run of a job could not do so far; its kinds of batches share it.
-
-    `failing` says what is wrong by scope; a scope in `left_out` has no further turn in this run.
-    One in `suspects` has its turns by itself, from one row on, when the others are done; `given_up`
-    says at which rows the last run gave scopes up.
-    """
-
-    failing: dict[str, str] = field(default_factory=dict)
-    left_out: set[str] = field(default_factory=set)
-    rows: dict[str, set[str]] = field(default_factory=dict)
-    changed: dict[str, int] = field(default_factory=dict)
-    suspects: set[str] = field(default_factory=set)
-    given_up: Mapping[str, Afters] = field(default_factory=dict)
-    # True: the job was paused everywhere, and the run ends.
-    over: bool = False
-
-    @classmethod
-    def begin(cls, database: Database, job: str, scopes: Collection[str]) -> Progress:
-        """Nothing yet. WHY the suspects: to find out again who fails costs many failures."""
-        failed = _failed_before(database, job, scopes)
-        return cls(suspects={*failed}, given_up=failed)
-
-    def passed_over(self, scope: str, handle: str, error: str) -> None:
-        """Note a row that cannot be written."""
-        handles = self.rows.setdefault(scope, set())
-        handles.add(handle)
-        self.fail(scope, self.failing.get(scope, error))
-
-    def fail(self, scope: str, error: str) -> None:
-        """Note a scope in which not all can be done."""
-        self.failing[scope] = error
-        self.suspects.add(scope)
-
-    def leave_out(self, scope: str, error: str) -> None:
-        """Note a scope that has no further turn."""
-        self.fail(scope, error)
-        self.left_out.add(scope)
-
-
 def work_through(
     database: Database,
     work: Work[_Place],
@@ -133,20 +93,24 @@ def work_through(
 
     The caller may stop wherever it yields. What cannot be done is in `progress`, and in what is
     yielded, as it is found. Raises StoreUnavailable and StoreUnusable where no batch could do
-    better: the database is away, a whole table is locked, or a privilege is missing. What begins
-    behind rows at which the last run gave up meets some rows twice. Where the job is paused, a
-    scope has no further turn, or the run is over; what is yielded says so.
+    better: the database is away, a whole table is locked, or a privilege is missing. Where the job
+    is paused, a scope has no further turn, or the run is over; what is yielded says so.
     """
     if progress.over:
         return
     course: Course[_Place] = Course(work.kind)
     places = course.begin(
-        (p for p in places if p.scope not in progress.left_out), progress.given_up
+        (p for p in places if p.scope not in progress.left_out), progress.given_up, stamp.run_id
     )
+    progress.skips.begin_kind()
+    if course.left:
+        for scope, noted in course.left.items():
+            progress.leave(scope, noted)
+        yield Done(failing={scope: progress.failing[scope] for scope in course.left})
     window = Window(places, size, progress.suspects)
     for _ in window:
         try:
-            turn = _attempt(database, work, window, stamp)
+            turn = _attempt(database, work, window, stamp, progress.skips)
         except StoreError as error:
             if not _of_its_rows(database, work, stamp, error):
                 raise
@@ -164,25 +128,9 @@ def work_through(
             on = progress.left_out.union(p.scope for p in going)
             going += course.back([scope for scope in window.scopes if scope not in on])
         window.advance(going)
-        if any(turn.by_kind.values()) or window.idle or turn.paused:
+        # WHY also where it goes on: what it met may have been counted by a turn before.
+        if any(turn.by_kind.values()) or going or window.idle or turn.paused:
             yield Done(turn.by_kind, paused=turn.paused)
-
-
-def failed_before(database: Database, job: str, scopes: Collection[str] | None = None) -> set[str]:
-    """Those of the scopes, or of all, in which the job could not do all it should last time."""
-    return {*_failed_before(database, job, scopes)}
-
-
-def _failed_before(
-    database: Database, job: str, scopes: Collection[str] | None
-) -> dict[str, Afters]:
-    params = {
-        "job": job,
-        "scopes": None if scopes is None else [*scopes],
-        "limit": _FAILED_MAX,
-    }
-    with database.transaction(read_only=True) as tx:
-        return {row["scope"]: row["after"] for row in tx.rows("failed_before", params)}
 
 
 def unbroken(batches: Iterable[Done]) -> Iterator[Done]:
@@ -196,16 +144,16 @@ def unbroken(batches: Iterable[Done]) -> Iterator[Done]:
 
 
 def _attempt(
-    database: Database, work: Work[_Place], window: Window[_Place], stamp: Stamp
+    database: Database, work: Work[_Place], window: Window[_Place], stamp: Stamp, skips: Skips
 ) -> Turn[_Place]:
     stamped = stamp.next_batch()
     try:
-        with database.transaction(brief=work.waits) as tx:
+        with skips.transaction(), database.transaction(brief=work.waits) as tx:
             return _turn(tx, work, window, stamped, past_locks=False)
     except TimedOut:
         if not work.waits:
             raise
-    with database.transaction() as tx:
+    with skips.transaction(), database.transaction() as tx:
         return _turn(tx, work, window, stamped, past_locks=True)
 
 
@@ -298,18 +246,20 @@ def _after_failure(
         return Done()
     scope, sentence, stamped = place.scope, said(error), stamp.next_batch()
     stuck = isinstance(error, TimedOut)
-    known = False
+    counted: dict[Kind, int] = {}
     try:
-        with database.transaction() as tx:
+        with progress.skips.transaction(), database.transaction() as tx:
             row = work.next_row(tx, place, stamped)
             if row is not None:
                 known = stuck or row[0] in progress.rows.get(scope, ())
                 course.failing[scope] += 1
                 last = stuck or course.failing[scope] >= FAILING_ROWS_MAX
                 if not known:
-                    journal_left(tx, work.job, stamped, {(scope, "skipped", "failing"): 1})
+                    one: dict[Kind, int] = {(scope, "skipped", "failing"): 1}
+                    counted = progress.skips.journal(tx, work.job, stamped, one)
                 if last:
-                    course.remember(tx, work.job, stamped, row[1], sentence)
+                    noted = progress.noted(scope, row[0])
+                    course.remember(tx, work.job, stamped, row[1], sentence, noted)
     except StoreError as trouble:
         if not _of_its_rows(database, work, stamp, trouble):
             raise
@@ -325,6 +275,4 @@ def _after_failure(
         progress.passed_over(scope, handle, sentence)
         if not last:
             window.defer(after, 1)
-    passed = 0 if row is None or known else 1
-    by_kind: Mapping[tuple[str, str | None], int] = {("skipped", "failing"): passed}
-    return Done(by_kind if passed else {}, {scope: progress.failing[scope]})
+    return Done(by_kind(counted), {scope: progress.failing[scope]})

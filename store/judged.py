@@ -13,12 +13,13 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from store.batches import journal_left
+from store.batches import Kind
 from store.database import Transaction
+from store.skips import Skips, by_kind
 
 Key = tuple[str, str]
 # How many rows were not written, by (scope, arm, cause).
-Left = Counter[tuple[str, str, str | None]]
+Left = Counter[Kind]
 
 
 def _keys(rows: Sequence[DictRow]) -> set[Key]:
@@ -100,15 +101,14 @@ class Judgement:
         return +left
 
     def journal_undone(
-        self, job: str, params: Mapping[str, Any], done: Sequence[DictRow]
+        self,
+        job: str,
+        params: Mapping[str, Any],
+        done: Sequence[DictRow],
+        skips: Skips,
     ) -> dict[tuple[str, str | None], int]:
         """Write down what was not done and why, in the same transaction; totals by (arm, cause)."""
-        undone = self._undone(done)
-        journal_left(self._tx, job, params, undone)
-        totals: Counter[tuple[str, str | None]] = Counter()
-        for (_, arm, cause), n in undone.items():
-            totals[arm, cause] += n
-        return dict(totals)
+        return by_kind(skips.journal(self._tx, job, params, self._undone(done)))
 
 
 def _checkpoint(row: DictRow) -> Key | None:

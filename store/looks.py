@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 from store.database import Database, Transaction
 from store.errors import StoreError
-from store.isolation import failed_before, of_some_rows
+from store.isolation import of_some_rows
+from store.progress import failed_before
 
 # How many looks of one tick may fail before it halves no more: each may last as long as a statement
 # may. Enough to find one scope in a chunk, and some more.

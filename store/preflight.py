@@ -15,13 +15,13 @@ from store.errors import StoreUnusable
 from store.migrate import shipped
 from store.needs import Needs
 from store.records import COLUMNS
+from store.statements import OWN_SCHEMA
 
 LEDGER: Final[Mapping[str, tuple[str, ...]]] = {
     "background_agents": COLUMNS,
     "checkpoints": ("scope", "token", "status", "expires_at", "updated_at", "content"),
     "agent_sessions": ("scope", "session_id", "updated_at", "content"),
 }
-_OWN: Final = "maintenance"
 _VERSIONS: Final = "schema_migrations"
 _SEE_SCHEMA: Final = "check MAINT_DATABASE_URL and MAINT_LEDGER_SCHEMA"
 _MIGRATE: Final = "run `sema-maintenance migrate`"
@@ -34,10 +34,10 @@ def check(database: Database, needs: Needs) -> None:
     """
     schema = database.statements.ledger_schema
     wanted = [(schema, *each.split()) for each in needs.ledger]
-    wanted += [(_OWN, *each.split()) for each in needs.own]
+    wanted += [(OWN_SCHEMA, *each.split()) for each in needs.own]
     versioned = bool(needs.own) and needs.versioned
     if versioned:
-        wanted.append((_OWN, _VERSIONS, "SELECT"))
+        wanted.append((OWN_SCHEMA, _VERSIONS, "SELECT"))
     with database.transaction(read_only=True) as tx:
         [server] = tx.rows("preflight_server")
         if needs.writes:
@@ -48,7 +48,7 @@ def check(database: Database, needs: Needs) -> None:
             if row is None:
                 raise StoreUnusable(_missing(schema_, table))
             _check_privileges(schema_, table, privileges, row["privileges"], server["role"])
-            if schema_ != _OWN:
+            if schema_ != OWN_SCHEMA:
                 _check_columns(schema_, table, row["columns"])
         if versioned:
             [applied] = tx.rows("preflight_migration")
@@ -90,7 +90,7 @@ def _check_writable(*, standby: bool, read_only: bool) -> None:
 
 
 def _missing(schema: str, table: str) -> str:
-    if schema == _OWN:
+    if schema == OWN_SCHEMA:
         return f"the worker's own tables are missing (no {schema}.{table}); {_MIGRATE}"
     return (
         f"there is no table {table} in schema {schema}; {_SEE_SCHEMA}, or make an empty ledger "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -10,14 +9,17 @@ from typing import Any, Final
 
 from psycopg.rows import DictRow
 
-from store.batches import Backlog, BatchSize, Done, Kind, Stamp, journal_left
+from store.batches import Backlog, BatchSize, Done, Kind, Stamp
 from store.breakers import trip, tripped
 from store.database import Database, Transaction
 from store.guards import UNGUARDED, Guards
 from store.holds import HOLD, InForce, in_force, share
-from store.isolation import Progress, Turn, work_through
+from store.isolation import Turn, work_through
+from store.progress import Progress
 from store.reap_looks import Boundary, Implausible, Run, Tripped
 from store.reap_ranges import Found, Place, Policies, Ranges, params_of, planned
+from store.records import BIGINT_MIN
+from store.skips import by_kind
 
 JOB: Final = "reap"
 RELEASE_DELAY = timedelta(minutes=10)
@@ -33,28 +35,33 @@ def reap(
     size: BatchSize,
     release_delay: timedelta = RELEASE_DELAY,
     guards: Guards = UNGUARDED,
+    undo_window: timedelta | None = None,
 ) -> Iterator[Done]:
     """Delete what the policies name in their scopes; yields after each committed batch.
 
     The caller may stop between batches. Safe to repeat: a deleted row is gone with its release
     queued, in one transaction. Takes no arm that is not named; never a running or parked row, nor
     what a guard or a hold keeps. What cannot be done in a scope is in what is yielded.
+    `undo_window`: for how long each row is kept to be restored; None: it is not.
     """
     ranges = Ranges.of(policies, stamp.now, guards)
     scopes = ranges.scopes
-    run = Run.of(ranges, stamp, Progress.begin(database, JOB, scopes))
+    run = Run.of(ranges, stamp, Progress.begin(database, JOB, scopes, stamp))
     # WHY many scopes at once: there is hardly anything to be found in them.
     wide = BatchSize(size.rows, max(1, min(len(scopes), size.rows, _SCOPES_MAX)))
     asked = [Place(s, 0, 0, None, 0, 0) for s in scopes]
     # WHY a row of each: they read a scope as a whole, so that to ask for fewer rows is in vain.
     one_each = BatchSize(wide.scopes, wide.scopes)
     if guards.plausible_times:
-        work = Implausible(ranges)
+        work = Implausible(run)
         yield from work_through(database, work, asked, stamp, one_each, run.progress)
     if guards.breakers:
         yield from work_through(database, Tripped(run), asked, stamp, one_each, run.progress)
 
-    shared: dict[str, object] = {"release_delay_ms": release_delay // _MS}
+    shared: dict[str, object] = {
+        "release_delay_ms": release_delay // _MS,
+        "undo_ms": None if undo_window is None else undo_window // _MS,
+    }
     for arm in ("max_age", "keep"):
         if arm == "max_age":
             places = ranges.aged()
@@ -67,6 +74,8 @@ def reap(
         for statement, waits, shape in (("reap", True, size), ("reap_unsettled", False, wide)):
             deletion = _Deletion(run, arm, statement, waits, dict(shared))
             yield from work_through(database, deletion, places, stamp, shape, run.progress)
+            # WHY from the least: the unsettled are gone through by their handles alone.
+            places = [replace(place, after_at=BIGINT_MIN) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +108,11 @@ class _Deletion:
         held = in_force(tx, [p.scope for p in places])
         left = self.run.allowance.left(tx, [p.scope for p in places], self.run.progress.changed)
         left_alone = self._left_alone(tx, stamped, places, held, left)
-        places = [p for p in places if p.scope not in held.scopes and left.get(p.scope) != 0]
-        counts: Counter[tuple[str, str | None]] = Counter()
-        for (_, arm, cause), rows in left_alone.items():
-            counts[arm, cause] += rows
         left_out = held.scopes.union(scope for scope, _, _ in left_alone)
+        counted = self.run.skip(tx, stamped, left_alone)
+        places = [p for p in places if p.scope not in left_out and left.get(p.scope) != 0]
         if not places:
-            return Turn(counts, left_out=left_out)
+            return Turn(by_kind(counted), left_out=left_out)
         # WHY the least of all: a batch takes the same number of each of its scopes.
         limit = min([rows_per_scope, *(left[p.scope] for p in places if p.scope in left)])
         params = {
@@ -116,14 +123,10 @@ class _Deletion:
             "rows_per_scope": limit,
         }
         gone = tx.rows(f"{self.statement}_past_locks" if past_locks else self.statement, params)
-        met = self._met(tx, params, places, gone)
-        journal_left(tx, JOB, stamped, met)
-        for (_, arm, cause), rows in met.items():
-            counts[arm, cause] += rows
-        counts[self.arm, None] += sum(row["done"] for row in gone)
+        counted |= self.run.skip(tx, stamped, self._met(tx, params, places, gone))
         reached = {row["scope"]: row for row in gone if row["seen"] >= limit}
         return Turn(
-            counts,
+            {**by_kind(counted), (self.arm, None): sum(row["done"] for row in gone)},
             [_after(p, row) for p in places if (row := reached.get(p.scope)) is not None],
             changed={row["scope"]: row["done"] for row in gone},
             left_out=left_out,
@@ -137,7 +140,7 @@ class _Deletion:
         held: InForce,
         left: Mapping[str, int],
     ) -> dict[Kind, int]:
-        """Count what is due in scopes that are held as a whole, or that may lose no more.
+        """What is due in scopes that are held as a whole, or that may lose no more.
 
         The breakers of those that may lose no more open, where more is due.
         """
@@ -150,7 +153,6 @@ class _Deletion:
             due = self.run.due(tx, spent, held)
             trip(tx, JOB, stamped, due)
             found |= {(s, "skipped", "breaker"): n for s, n in due.items()}
-        journal_left(tx, JOB, stamped, found)
         return found
 
     def _met(

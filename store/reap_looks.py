@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from store.batches import Kind, Stamp, journal_left
+from store.batches import Kind, Stamp
 from store.breakers import Allowance, tripped
 from store.database import Transaction
 from store.holds import HOLD, InForce, in_force
-from store.isolation import Progress, Turn
+from store.isolation import Turn
 from store.live_writers import LiveWriters
+from store.progress import Progress
 from store.reap_ranges import Place, Ranges, planned
 from store.records import STALE_RUNNING_REAP_ATTRIBUTION
+from store.skips import by_kind
 
 JOB: Final = "reap"
 
@@ -44,6 +46,12 @@ class Run:
             "attribution": STALE_RUNNING_REAP_ATTRIBUTION,
             **held.params(),
         }
+
+    def skip(
+        self, tx: Transaction, stamped: dict[str, Any], left: Mapping[Kind, int]
+    ) -> dict[Kind, int]:
+        """Write down what a batch left; gives what of it the run had not counted yet."""
+        return self.progress.skips.journal(tx, JOB, stamped, left)
 
     def due(self, tx: Transaction, scopes: Collection[str], held: InForce) -> dict[str, int]:
         """How many rows are due in these scopes by both arms; without those that have none.
@@ -96,7 +104,7 @@ class Counted(ABC):
 class Implausible(Counted):
     """Counts rows whose times say nothing."""
 
-    ranges: Ranges
+    run: Run
 
     def act(
         self,
@@ -108,13 +116,12 @@ class Implausible(Counted):
         past_locks: bool,  # noqa: ARG002
     ) -> Turn[Place]:
         """Count them, once for each scope."""
-        params = {"scopes": [p.scope for p in places], **self.ranges.plausible}
+        params = {"scopes": [p.scope for p in places], **self.run.ranges.plausible}
         left: dict[Kind, int] = {
             (row["scope"], "skipped", "implausible_time"): row["rows"]
             for row in tx.rows("reap_implausible", params)
         }
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "implausible_time"): sum(left.values())})
+        return Turn(by_kind(self.run.skip(tx, stamped, left)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +169,5 @@ class Tripped(Counted):
         held = replace(in_force(tx, [*scopes]), scopes=frozenset())
         due = self.run.due(tx, scopes, held)
         left: dict[Kind, int] = {(s, "skipped", "breaker"): n for s, n in due.items()}
-        journal_left(tx, JOB, stamped, left)
-        return Turn({("skipped", "breaker"): sum(left.values())}, left_out=frozenset(scopes))
+        counted = self.run.skip(tx, stamped, left)
+        return Turn(by_kind(counted), left_out=frozenset(scopes))

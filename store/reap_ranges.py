@@ -29,7 +29,7 @@ class Place:
     """How far an arm may go in a scope, and how far it has come.
 
     `last_handle` None: everything of `last_at`, whatever its handle. `fresh_since`: a row that was
-    flipped at that time or later is fresh.
+    flipped at that time or later is fresh. `stop_handle` None: it goes on to the last.
     """
 
     scope: str
@@ -39,6 +39,8 @@ class Place:
     fresh_since: int
     after_at: int
     after_handle: str = ""
+    stop_at: int | None = None
+    stop_handle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,10 @@ class Ranges:
 
 def params_of(places: Iterable[Place]) -> dict[str, object]:
     """The parameters of a statement, one list for each member."""
-    columns = ("first_at", "last_at", "last_handle", "after_at", "after_handle", "fresh_since")
+    columns = (
+        *("first_at", "last_at", "last_handle", "after_at", "after_handle", "fresh_since"),
+        *("stop_at", "stop_handle"),
+    )
     places = list(places)
     return {
         "scopes": [p.scope for p in places],

@@ -18,9 +18,10 @@ from store.breakers import hold, let_go
 from store.database import Database, Transaction
 from store.errors import CheckpointsGone
 from store.guards import UNGUARDED, Guards
-from store.isolation import Progress, Turn, work_through
+from store.isolation import Turn, work_through
 from store.judged import Judgement, passed_over, without_lost_checkpoints
 from store.live_writers import LiveWriters
+from store.progress import Progress
 from store.records import BIGINT_MIN
 from store.retention import Milliseconds, before
 from store.sightings import seen_long_enough, sight
@@ -52,6 +53,8 @@ class _Place:
     leased_since: int | None
     after_parked_at: int = BIGINT_MIN
     after_handle: str = ""
+    stop_parked_at: int | None = None
+    stop_handle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,12 @@ def reconcile_parked(
     places = _places(leases, stamp.now)
     leased = [place for place in places if place.leased_since is not None]
     living = LiveWriters(guards, stamp)
-    progress = Progress.begin(database, JOB, [place.scope for place in places])
+    progress = Progress.begin(database, JOB, [place.scope for place in places], stamp)
     for statement, there in (
         ("reconcile_parked_candidates", places),
         ("reconcile_claims_candidates", leased),
     ):
-        work = _Kind(statement, excluded, living, guards)
+        work = _Kind(statement, excluded, living, guards, progress)
         yield from work_through(database, work, there, stamp, size, progress)
 
 
@@ -116,6 +119,7 @@ class _Kind:
     excluded: Excluded
     living: LiveWriters
     guards: Guards
+    progress: Progress
     job: str = JOB
     waits: bool = False
 
@@ -152,7 +156,7 @@ class _Kind:
         judgement = Judgement(tx, ripe, left)
         judgement.expire(stamped["now"])
         done = judgement.write("reconcile_parked", {**stamped, "errors": json.dumps(FAILURES)})
-        by_kind = judgement.journal_undone(JOB, stamped, done)
+        by_kind = judgement.journal_undone(JOB, stamped, done, self.progress.skips)
         for row in done:
             kind = (row["arm"], row["verdict"])
             by_kind[kind] = by_kind.get(kind, 0) + row["done"]
@@ -182,6 +186,8 @@ def _params(batch: Sequence[_Place], excluded: Excluded) -> dict[str, object]:
         "leased_sinces": [p.leased_since for p in batch],
         "after_parked_ats": [p.after_parked_at for p in batch],
         "after_handles": [p.after_handle for p in batch],
+        "stop_parked_ats": [p.stop_parked_at for p in batch],
+        "stop_handles": [p.stop_handle for p in batch],
         "exclude_writer_ids": [*excluded.writer_ids],
         "exclude_handles": [*excluded.handles],
     }

@@ -49,6 +49,11 @@ class Taken:
     error: str | None = None
 
 
+class LeftToOthers(Exception):
+    """The request is for another release to judge; it stays queued."""
+
+
+_MS: Final = timedelta(milliseconds=1)
 # What no policy of a request is longer than, in characters.
 _POLICY_MAX: Final = 10_000
 
@@ -111,8 +116,21 @@ def take(
     """Take a queued request and open its run, in one transaction; None: nobody's to take.
 
     `problem_of` says, of the request at the database's time, why it cannot be done: it is then
-    refused on record, with that sentence, and there is no run.
+    refused on record, with that sentence, and there is no run. It raises LeftToOthers for one that
+    is not this release's to judge.
     """
+    try:
+        return _take(database, request_id, run_id, problem_of)
+    except LeftToOthers:
+        return None
+
+
+def _take(
+    database: Database,
+    request_id: UUID,
+    run_id: UUID,
+    problem_of: Callable[[Request, int], str | None],
+) -> Taken | None:
     with database.transaction() as tx:
         row = tx.one("request_lock", {"id": request_id})
         if row is None:
@@ -152,11 +170,29 @@ def refuse(database: Database, request_id: UUID, error: str) -> None:
         tx.do("request_settle", {**params, "now": clock(tx)})
 
 
-def waiting(database: Database, longer_than: timedelta, limit: int) -> list[UUID]:
-    """Requests that have been queued for so long that their message was lost, the oldest first."""
+def waiting(
+    database: Database,
+    longer_than: timedelta,
+    limit: int,
+    *,
+    jobs: Collection[str],
+    guards: Collection[str],
+    expires: timedelta,
+) -> list[UUID]:
+    """Requests that have been queued for so long that their message was lost, the oldest first.
+
+    Those of other jobs, or that lift other guards, only once nobody took them until they expired.
+    """
     with database.transaction(read_only=True) as tx:
-        before = clock(tx) - longer_than // timedelta(milliseconds=1)
-        rows = tx.rows("requests_waiting", {"before": before, "limit": limit})
+        now = clock(tx)
+        params = {
+            "before": now - longer_than // _MS,
+            "expired_before": now - expires // _MS,
+            "jobs": [*jobs],
+            "guards": [*guards],
+            "limit": limit,
+        }
+        rows = tx.rows("requests_waiting", params)
     return [row["id"] for row in rows]
 
 
@@ -164,7 +200,7 @@ def send_again(database: Database, unheard: timedelta, limit: int) -> list[tuple
     """Parts of requests whose message has expired, to be sent again by the caller alone."""
     with database.transaction() as tx:
         now = clock(tx)
-        params = {"now": now, "sent_before": now - unheard // timedelta(milliseconds=1)}
+        params = {"now": now, "sent_before": now - unheard // _MS}
         rows = tx.rows("unheard_parts", {**params, "limit": limit})
     return sorted((row["run_id"], row["part"]) for row in rows)
 

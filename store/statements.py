@@ -11,6 +11,10 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import resources
+from typing import Final
+
+# The schema of the worker's own tables, in every database.
+OWN_SCHEMA: Final = "maintenance"
 
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _LEDGER = re.compile(r"\bledger\.(?=\w)")

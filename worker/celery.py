@@ -29,6 +29,8 @@ def configuration(process: Process) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         # WHY None: after the default of 100 tries an embedded beat ends without a word.
         "broker_connection_max_retries": None,
+        # WHY: a user whom RabbitMQ lets in and forbids the queues may be allowed them again.
+        "broker_channel_error_retry": True,
         "broker_connection_timeout": SILENCE_S / 2,
         # Only RabbitMQ knows heartbeats; one end that misses two of them gives the other up.
         "broker_heartbeat": SILENCE_S,
@@ -41,6 +43,9 @@ def configuration(process: Process) -> dict[str, Any]:
         # WHY early: a lost message is made up for by the next tick, while late acknowledgement runs
         # a job twice when a connection breaks, and ends a worker whose Redis goes down under it.
         "task_acks_late": False,
+        # WHY: it cancels only what is acknowledged late, which is nothing; unset, the library warns
+        # of it at each loss of the broker.
+        "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_prefetch_multiplier": 1,
         "task_ignore_result": True,
         # WHY JSON only, no remote control, no events: the broker has no authority over this worker.

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from celery.worker import consumer
+from celery.worker.consumer.connection import Connection
+from celery.worker.consumer.tasks import Tasks
 from celery.worker.state import maybe_shutdown
 
 from worker.context import current
@@ -27,6 +29,12 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not {record.msg, *arguments[:1]} & {*_SAID_BY_THE_LOOP}
 
 
+class OnlyTasks(Tasks):
+    """Takes messages. WHY ours: the library's asks for the step that greets all other workers."""
+
+    requires = (Connection,)
+
+
 class Consumer(consumer.Consumer):
     """Consumes tasks. WHY no gossip, mingle, events or control: the broker has no authority."""
 
@@ -37,9 +45,12 @@ class Consumer(consumer.Consumer):
         # and none of ours is.
         default_steps = [  # noqa: RUF012 - the library's own shape
             "celery.worker.consumer.connection:Connection",
-            "celery.worker.consumer.tasks:Tasks",
+            "worker.consumer:OnlyTasks",
             "celery.worker.consumer.consumer:Evloop",
         ]
+
+    # What the step for events would set.
+    event_dispatcher = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._loop = current().loops.consumer

@@ -90,6 +90,10 @@ class Process:
         if self.standbys is not None:
             self.standbys.wait(stop)
 
+    def has_workers(self, count: int) -> None:
+        """So many parts are worked on at a time, whatever the settings said; before the first."""
+        self.settings = self.settings.model_copy(update={"worker_concurrency": count})
+
     def forget_connections(self) -> None:
         """In a forked child: leave the parent's connections to the parent, and share its pace."""
         self.__dict__.pop("database", None)

@@ -9,13 +9,16 @@ is taken apart, judged, and put together anew from the little that is ours.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from celery.exceptions import InvalidTaskError
 from kombu import compression
+
+log = logging.getLogger("sema_maintenance.envelope")
 
 TICK: Final = "maintenance.tick"
 PART: Final = "maintenance.part"
@@ -60,6 +63,13 @@ def _judged(message: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         # WHY: one that is to wait keeps a place in memory for as long as it likes.
         raise InvalidTaskError("it is to be done later, which none of ours is")
     expires = _expires(headers.get("expires"))
+    if expires is not None and (late := datetime.now(UTC) - expires) > timedelta(0):
+        # WHY a word: that happens also where the clocks of the sender and of this machine differ,
+        # and then no tick is ever done.
+        log.info(
+            "message_expired",
+            extra={"message_name": name, "seconds_ago": round(late.total_seconds())},
+        )
     _, kwargs, _ = _members(message)
     arguments = {each: kwargs[each] for each in ARGUMENTS[name] if each in kwargs}
     for argument, value in arguments.items():
@@ -67,7 +77,7 @@ def _judged(message: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             raise InvalidTaskError(f"{name} is given a {argument} that can be none")
     # WHY an id of our own: the library keeps what it works on by id, and one can be had twice.
     ours = {"lang": "py", "task": name, "id": str(uuid.uuid4()), "retries": 0}
-    return ours | ({} if expires is None else {"expires": expires}), arguments
+    return ours | ({} if expires is None else {"expires": expires.isoformat()}), arguments
 
 
 def _members(message: Any) -> tuple[list[Any], dict[str, Any], Any]:
@@ -89,14 +99,14 @@ def _members(message: Any) -> tuple[list[Any], dict[str, Any], Any]:
             raise InvalidTaskError("its body is not a list of arguments, by place and by name")
 
 
-def _expires(value: object) -> str | None:
+def _expires(value: object) -> datetime | None:
     if value is None:
         return None
     try:
         if not isinstance(value, str):
             raise TypeError
         at = datetime.fromisoformat(value)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         raise InvalidTaskError(f"it expires at {_briefly(value)}, which is no time") from None
 

@@ -25,7 +25,7 @@ from store.errors import StoreError, StoreUnavailable
 from store.pauses import NOT_PAUSED, paused_among
 from tasks.context import Context, Planned
 from tasks.paused import as_paused
-from worker.asked import policy_for, problem_of
+from worker.asked import GUARDS, policy_for, problem_of
 from worker.context import GRACE, Process, deadline
 from worker.jobs import JOBS, Outcome
 from worker.logs import log_run
@@ -80,7 +80,8 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
 def _give_up_lost(process: Process, job: str) -> None:
     period = process.entries[job].every
     unfinished = process.settings.job_budget + GRACE
-    for run in runs.lose_parts(process.database, job, period, unfinished):
+    forgotten = process.settings.request_expires
+    for run in runs.lose_parts(process.database, job, period, unfinished, forgotten):
         log_run(run)
 
 
@@ -165,7 +166,14 @@ def poll(process: Process, unheard: timedelta) -> Iterator[tuple[UUID, int]]:
             log_run(run)
         # WHY longer: a message that expires in this moment may still be read.
         parts = requests.send_again(database, unheard + _SLACK, _SENT_AT_ONCE)
-        waiting = requests.waiting(database, _UNNOTICED, _TAKEN_AT_ONCE)
+        waiting = requests.waiting(
+            database,
+            _UNNOTICED,
+            _TAKEN_AT_ONCE,
+            jobs=[*JOBS],
+            guards=(*GUARDS, ""),
+            expires=process.settings.request_expires,
+        )
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         log.error("poll_failed", extra={"error": _sentence(error)})
         return

@@ -6,14 +6,28 @@ import logging
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.apps import worker as celery_worker
 
 from store.errors import StoreError
 from worker import frame
 from worker.context import Process, current
 from worker.http import serve
 from worker.logs import configure
+from worker.started import log_started
 
 log = logging.getLogger("sema_maintenance.lifecycle")
+
+
+_say = celery_worker.safe_say
+
+
+def _say_what_is_asked_for(text: str, *stream: Any) -> None:
+    """Print what the library prints past every log, such as the stacks asked for by SIGUSR1.
+
+    WHY not how it shuts down: that is a log line of ours, and its text is not of this release.
+    """
+    if not text.startswith("worker: "):
+        _say(text, *stream)
 
 
 @signals.setup_logging.connect
@@ -32,6 +46,7 @@ def on_fork(**_: Any) -> None:
 @signals.worker_init.connect
 def on_worker_init(**_: Any) -> None:
     """From now on a consumer is expected to turn in this process."""
+    celery_worker.safe_say = _say_what_is_asked_for
     current().loops.consumer.begin()
 
 
@@ -42,7 +57,7 @@ def on_beat_init(**_: Any) -> None:
     process.loops.beat.begin()
     # WHY: the beat of `celery worker -B` is a fork, and its worker serves for both.
     if not process.loops.consumer.is_expected:
-        serve_pages(process)
+        begin(process, "beat")
 
 
 class Pages(bootsteps.StartStopStep):
@@ -56,18 +71,27 @@ class Pages(bootsteps.StartStopStep):
 
     def create(self, parent: Any) -> None:
         """Expect the beat of `celery worker -B`, also where its fork never gets to begin."""
+        process = current()
         if parent.beat:
-            current().loops.beat.begin()
+            process.loops.beat.begin()
+        # WHY: `--concurrency` and `--autoscale` overrule the setting, and connections and pace are
+        # shared by as many as there really are.
+        process.has_workers(max(parent.concurrency, parent.max_concurrency or 0))
 
     def start(self, parent: Any) -> None:  # noqa: ARG002 - named by the library
         """Serve, before the consumer connects."""
-        serve_pages(current())
+        begin(current(), "worker")
+
+    def close(self, parent: Any) -> None:  # noqa: ARG002 - named by the library
+        """Say that it stops. WHY here: a signal's handler may interrupt a line half written."""
+        log.info("stopping", extra={"part": "run" if current().all_in_one else "worker"})
 
 
-def serve_pages(process: Process) -> None:
-    """Serve the pages, unless `run` does so already. Never keeps the process from starting."""
+def begin(process: Process, part: str) -> None:
+    """Say what runs and serve the pages, unless `run` does so. Never keeps it from starting."""
     if process.all_in_one:
         return
+    log_started(process, part)
     try:
         served = serve(process)
         log.info("http_served", extra={"address": str(served.address)})

@@ -86,7 +86,7 @@ def _text_escape(character: str) -> str:
 
 
 # What a run without any effect says of itself, where "nothing to do" would be wrong.
-_NOTHING: Final = {"audit_memory": "see the warnings, if any", "load_sample": "the sample"}
+_NOTHING: Final = {"audit_memory": "memory settings looked at", "load_sample": "the sample"}
 
 
 def _run_in_words(run: dict[str, Any]) -> str:
@@ -109,6 +109,7 @@ class Flood(logging.Filter):
     _EVENTS: Final = frozenset(
         {
             "message_dropped",
+            "message_expired",
             "message_refused",
             "properties_dropped",
             "part_passed_over",

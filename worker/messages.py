@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -60,16 +61,20 @@ def part(*_: Any, run_id: Any = None, part: Any = None, **__: Any) -> None:
 
 
 def _send(parts: Iterable[tuple[UUID, int]], queue: str, lifetime: timedelta) -> None:
-    for run_id, number in parts:
-        try:
-            part.apply_async(
-                kwargs={"run_id": str(run_id), "part": number}, queue=queue, **sending(lifetime)
-            )
-        except Exception as error:  # noqa: BLE001 - whatever a broker can answer
-            # The parts that were not sent are made up for: a tick's by the next tick, a request's
-            # by the poll.
-            log.error("broker_unreachable", extra={"run_id": str(run_id), "error": str(error)})
-            return
+    with ExitStack() as stack:
+        if isinstance(parts, Generator):
+            # WHY: it writes down that the rest was not sent.
+            stack.callback(parts.close)
+        for run_id, number in parts:
+            try:
+                part.apply_async(
+                    kwargs={"run_id": str(run_id), "part": number}, queue=queue, **sending(lifetime)
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a broker can answer
+                # The parts that were not sent are made up for: a tick's by the next tick, a
+                # request's by the poll.
+                log.error("broker_unreachable", extra={"run_id": str(run_id), "error": str(error)})
+                return
 
 
 def _uuid(value: Any) -> UUID | None:

@@ -54,8 +54,8 @@ _SKIPS: Final = tuple(
             "no_checkpoints",
             "failing",
         ),
-        "release_sessions": ("paused", "hold"),
-        "drain_harvest": ("paused",),
+        "release_sessions": ("paused", "hold", "undo"),
+        "drain_harvest": ("paused", "failing"),
     }.items()
     for reason in reasons
 )
@@ -207,7 +207,7 @@ METRICS: Final = (
         "Scopes in which the job could not do all it should, until it can.",
         "scopes",
         ("job",),
-        _each(_ROW_JOBS),
+        _each((*_ROW_JOBS, "drain_harvest")),
     ),
     Metric(
         "maintenance_breaker_open",

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from config.durations import format_duration
 from store import figures, memory_boundary, needs, overview, preflight
 from store.batches import Backlog
 from store.durations import Durations, Kind
@@ -25,6 +24,9 @@ from worker.paced import REST, Paced, Reading
 # How long a scrape waits for the database, and for figures that may take minutes to read.
 ANSWER_WITHIN_S: Final = 2.0
 SLOW_ANSWER_WITHIN_S: Final = 0.2
+# How long a probe waits for it. WHY shorter than a connection may take: whoever probes gives up
+# after a few seconds, and would not hear why.
+READY_WITHIN_S: Final = 1.5
 # How often a figure is read at most; one that takes its time is read more rarely.
 FAST_EVERY_S: Final = 1.0
 SLOW_EVERY_S: Final = 5.0
@@ -182,17 +184,28 @@ class Readings:
         return Read(pulse, past, present, terminal, overdue)
 
     def why_not_ready(self) -> str | None:
-        """Why the database cannot be worked on, in one line; None if it can."""
-        limit = self._process.settings.connect_timeout
-        ends = time.monotonic() + limit.total_seconds()
+        """Why the database cannot be worked on, in one line; None if it can.
+
+        Takes up to about a second and a half; what is not known by then, the next asking tells.
+        """
+        ends = time.monotonic() + READY_WITHIN_S
         # WHY the pulse first: it sees at once that the database is away, or back.
-        for paced in (self._pulse, self._usable):
-            reading: Reading[Any] = paced.ask(ends - time.monotonic())
-            if reading.late:
-                return f"the database did not answer within {format_duration(limit)}"
-            if reading.problem is not None:
-                return reading.problem
-        return None
+        pulse = self._pulse.ask(ends - time.monotonic())
+        if pulse.late:
+            return self._why_late(pulse)
+        if pulse.problem is not None:
+            return pulse.problem
+        usable = self._usable.ask(ends - time.monotonic())
+        if usable.late and not usable.value:
+            return self._why_late(usable)
+        return usable.problem
+
+    def _why_late(self, reading: Reading[Any]) -> str:
+        """Why there is no answer yet, as far as anything is known of it."""
+        refusal = self._process.database.refusal
+        if refusal is not None:
+            return f"the database does not answer: {refusal}"
+        return reading.problem or f"the database did not answer within {READY_WITHIN_S:g}s"
 
     def close(self) -> None:
         """Read no more and close the connections."""
@@ -211,10 +224,11 @@ class Readings:
     def _read_pulse(self) -> timedelta:
         return figures.clock_skew(self._process.database, time.time)
 
-    def _read_usable(self) -> None:
+    def _read_usable(self) -> bool:
         backend = self._process.settings.release_backend
         wanted = needs.worker(self._process.entries, PREVIEWED_JOBS, backend)
         preflight.check(self._process.database, wanted)
+        return True
 
     def _read_past(self) -> Past:
         database = self._process.database

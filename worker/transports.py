@@ -12,6 +12,7 @@ from struct import pack, unpack_from
 from typing import Any, Final
 
 from amqp import method_framing
+from amqp.exceptions import AccessRefused, NotAllowed, RecoverableConnectionError
 from amqp.serialization import PROPERTY_CLASSES
 from kombu.transport import TRANSPORT_ALIASES, pyamqp, redis, virtual
 from kombu.utils import json
@@ -203,13 +204,25 @@ class _Connection(pyamqp.Connection):
         super().__init__(*args, frame_handler=frame_handler, **kwargs)
 
 
-class RabbitMQ(pyamqp.Transport):
+class _Asked:
+    """A server that refuses the login, or has no such vhost, counts as one that is away.
+
+    WHY: both may be mended without this process. The library lets it end instead.
+    """
+
+    Connection = _Connection
+
+    def establish_connection(self) -> Any:
+        """Connect. Raises one of the transport's `recoverable_connection_errors`."""
+        try:
+            return super().establish_connection()  # type: ignore[misc]
+        except (AccessRefused, NotAllowed) as error:
+            raise RecoverableConnectionError(error.reply_text) from error
+
+
+class RabbitMQ(_Asked, pyamqp.Transport):
     """RabbitMQ."""
 
-    Connection = _Connection
 
-
-class RabbitMQOverTLS(pyamqp.SSLTransport):
+class RabbitMQOverTLS(_Asked, pyamqp.SSLTransport):
     """RabbitMQ over TLS."""
-
-    Connection = _Connection

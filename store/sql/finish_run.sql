@@ -56,8 +56,8 @@ finished as (
     where r.id = %(run_id)s and r.state = 'running' and over.open = 0
     returning r.*, over.more, failing.errors as failing
 ),
--- What a whole look at the ledger did not find failing again is not failing any more; what a hold kept
--- a part from meeting was noted anew by it.
+-- What a tick, which looks at all that is due by the policy file, did not find failing again is not
+-- failing any more; what a hold kept a part from meeting was noted anew by it.
 mended as (
     delete from maintenance.failing_scopes f
     using finished r

@@ -20,6 +20,7 @@ cross join lateral (
     where a.scope = p.scope
         and a.status = 'running'
         and a.handle > p.after_handle
+        and (p.stop_handle is null or a.handle <= p.stop_handle)
         and ((%(unclaimed)s and {silent}) or (%(claimed)s and {claimed_silent}))
     order by a.handle
     limit %(rows_per_scope)s

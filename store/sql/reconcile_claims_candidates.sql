@@ -22,6 +22,7 @@ cross join lateral (
         and a.parked_checkpoint_token is not null
         and a.updated_at < p.leased_since
         and a.handle > p.after_handle
+        and (p.stop_handle is null or a.handle <= p.stop_handle)
         and {not_excluded}
         and v.verdict is not null
     order by a.handle

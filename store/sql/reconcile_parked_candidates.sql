@@ -19,6 +19,10 @@ cross join lateral (
     where a.scope = p.scope
         and a.status = 'parked'
         and (coalesce(a.parked_at, 0), a.handle) > (p.after_parked_at, p.after_handle)
+        and (
+            p.stop_handle is null
+            or (coalesce(a.parked_at, 0), a.handle) <= (p.stop_parked_at, p.stop_handle)
+        )
         and {not_excluded}
         and v.verdict is not null
     order by coalesce(a.parked_at, 0), a.handle

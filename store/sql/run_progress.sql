@@ -3,7 +3,7 @@ select
     (
         select coalesce(sum(j.count), 0)::bigint
         from maintenance.journal j
-        where j.run_id = r.id and j.arm not in ('lost_race', 'skipped', 'run')
+        where j.run_id = r.id and j.arm not in ('lost_race', 'skipped', 'breaker_cleared', 'run')
     ) as rows,
     (
         select coalesce(sum(cardinality(p.scopes)), 0)::bigint

@@ -113,6 +113,16 @@ class Broker:
             found = queue.bind(connection.default_channel).queue_declare(passive=True)
             return int(found.message_count)
 
+    def control(self, *arguments: str) -> None:
+        """What an administrator of a RabbitMQ of our own would ask of it."""
+        program = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
+        subprocess.run(
+            [str(program if program.exists() else shutil.which("rabbitmqctl")), *arguments],
+            env=dict(each.split("=", 1) for each in self.server.attrs["Config"]["Env"]),
+            check=True,
+            capture_output=True,
+        )
+
     def push(self, name: str, value: bytes) -> None:
         """Put something onto a queue's list that need not be a message."""
         with redis.Redis.from_url(self.url) as client:

@@ -71,10 +71,14 @@ class Deployed:
         self._nodes: list[Node] = []
         self.app: Celery = deployment.producer()
 
-    def worker(self, pool: str = "threads", *options: str, **settings: object) -> Node:
-        """Start a worker; it is at work when this comes back."""
+    def worker(
+        self, pool: str = "threads", *options: str, ready: bool = True, **settings: object
+    ) -> Node:
+        """Start a worker; it is at work when this comes back, unless it need not be."""
         settings = {"WORKER_POOL": pool, **settings}
         node = self._start("worker", _WorkerContainer, settings, *options)
+        if not ready:
+            return node
         wait_until(lambda: READY in node.logs() or not node.is_alive(), "a worker at work")
         assert node.ready(), node.logs()
         return node

@@ -1,4 +1,4 @@
-"""A Redis that answers and refuses the work counts as one that is away, until it works again."""
+"""A broker that answers and refuses the work counts as one that is away, until it works again."""
 
 import json
 import time
@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.broker.brokers import Broker, local_valkey
-from tests.broker.conftest import Deploy
+from tests.broker.conftest import Brokers, Deploy
 from tests.broker.deployed import Deployed, Node, policy
 from tests.broker.test_garbage import envelope
 from tests.ports import free_port
@@ -121,6 +121,65 @@ REFUSALS: dict[str, tuple[Callable[[Server], None], Callable[[Server], None]]] =
 }
 
 
+USER = "somebody"
+
+
+@pytest.fixture
+def rabbitmq(brokers: Brokers) -> Iterator[Broker]:
+    """A RabbitMQ of our own with a vhost and a user for this test."""
+    server = brokers["rabbitmq"]
+    if not server.is_ours:
+        pytest.skip("the broker that was given to the tests is not theirs to change")
+    vhost = f"refusing-{uuid4().hex[:8]}"
+    server.control("add_vhost", vhost)
+    server.control("add_user", USER, PASSWORD)
+    server.control("set_permissions", "-p", vhost, USER, ".*", ".*", ".*")
+    yield Broker(server.node, f"amqp://{USER}:{PASSWORD}@127.0.0.1:{server.port}/{vhost}")
+    server.control("delete_user", USER)
+    server.control("delete_vhost", vhost)
+
+
+def change_password(broker: Broker) -> None:
+    broker.control("change_password", USER, "another")
+
+
+def change_it_back(broker: Broker) -> None:
+    broker.control("change_password", USER, PASSWORD)
+
+
+def vhost_of(broker: Broker) -> str:
+    return broker.url.rpartition("/")[2]
+
+
+def delete_vhost(broker: Broker) -> None:
+    broker.control("delete_vhost", vhost_of(broker))
+
+
+def add_vhost(broker: Broker) -> None:
+    broker.control("add_vhost", vhost_of(broker))
+    broker.control("set_permissions", "-p", vhost_of(broker), USER, ".*", ".*", ".*")
+
+
+def take_permissions(broker: Broker) -> None:
+    broker.control("set_permissions", "-p", vhost_of(broker), USER, "none", "none", "none")
+
+
+def keep_from_the_vhost(broker: Broker) -> None:
+    broker.control("clear_permissions", "-p", vhost_of(broker), USER)
+
+
+def give_permissions(broker: Broker) -> None:
+    broker.control("set_permissions", "-p", vhost_of(broker), USER, ".*", ".*", ".*")
+
+
+RABBITMQ_REFUSALS: dict[str, tuple[Callable[[Broker], None], Callable[[Broker], None]]] = {
+    "login": (change_password, change_it_back),
+    "no vhost": (delete_vhost, add_vhost),
+    "no access to the vhost": (keep_from_the_vhost, give_permissions),
+    "no permission": (take_permissions, give_permissions),
+}
+
+
 def done(node: Node) -> int:
     return len(node.lines(event="run", job="reap"))
 
@@ -136,6 +195,15 @@ def is_ready(node: Node) -> bool:
         return True
     assert "has no broker since" in said
     return False
+
+
+def is_not_ready(node: Node) -> bool:
+    return not is_ready(node)
+
+
+def has_lost(node: Node, times: int) -> bool:
+    """Whether it has said so often that it lost its broker."""
+    return len(node.lines(event="broker_lost")) >= times
 
 
 def assert_goes_on(deployed: Deployed, *nodes: Node) -> None:
@@ -166,6 +234,37 @@ def test_worker_of_a_broker_that_refuses(
     relent(server)
 
     assert_goes_on(deployed, worker, beat)
+    assert [beat.ends(), worker.ends()] == [0, 0]
+
+
+@pytest.mark.parametrize("refusal", RABBITMQ_REFUSALS)
+def test_rabbitmq_that_refuses(
+    deploy: Deploy, rabbitmq: Broker, refusal: str, pool: str, tmp_path: Path
+) -> None:
+    """The same, at the start already; no line tells the password."""
+    refuse, relent = RABBITMQ_REFUSALS[refusal]
+    refuse(rabbitmq)
+    deployed = deploy(rabbitmq, POLICY_FILE=policy(tmp_path))
+    worker, beat = deployed.worker(pool, ready=False), deployed.beat()
+    for node in (worker, beat):
+        wait_until(partial(has_lost, node, 1), "its noticing")
+        wait_until(partial(is_not_ready, node), "the probe saying so")
+    relent(rabbitmq)
+    assert_goes_on(deployed, worker, beat)
+
+    # WHY closed: what an administrator changes holds for connections that are made after that.
+    refuse(rabbitmq)
+    rabbitmq.control("close_all_connections", "--global", "changed")
+    for node in (worker, beat):
+        wait_until(partial(has_lost, node, 2), "its noticing")
+    relent(rabbitmq)
+    assert_goes_on(deployed, worker, beat)
+
+    for node in (worker, beat):
+        assert len(node.lines(event="broker_lost")) == 2
+        assert PASSWORD not in node.logs()
+        assert "Traceback" not in node.logs(), node.logs()
+        assert "Warning" not in node.logs(), node.logs()
     assert [beat.ends(), worker.ends()] == [0, 0]
 
 

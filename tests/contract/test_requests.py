@@ -179,13 +179,13 @@ def test_request_delivered_again_does_nothing_more(
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"job": "no_such_job"}, "there is no such job"),
-        ({"job": "os.system('x')"}, "there is no such job"),
+        ({"job": "no_such_job", "requested_at": 0}, "there is no such job"),
+        ({"job": "os.system('x')", "requested_at": 0}, "there is no such job"),
         ({"scopes": []}, "names no scope"),
         ({"scopes": ["a", ""]}, "an empty one"),
         ({"scopes": ["a", None]}, "an empty one"),
         ({"job": "audit_memory", "scopes": ["a"]}, "knows no scopes"),
-        ({"overrides": ["holds"]}, "no guard 'holds'"),
+        ({"overrides": ["holds"], "requested_at": 0}, "nobody took it within 1d"),
         ({"overrides": [None]}, "no guard"),
         ({"overrides": ["floors", "outage"]}, "reap has no guard 'outage'; it has fresh-flips, "),
         ({"job": "drain_harvest", "overrides": ["sightings"]}, "drain_harvest has no guard"),
@@ -225,6 +225,23 @@ def test_request_that_cannot_be_done_is_refused_on_record_and_nothing_is_done(
     assert [record.message for record in caplog.records] == ["request_refused"]
     assert asked.rows("select * from maintenance.runs") == []
     assert set(asked.left().values()) == {ROWS}
+
+
+@pytest.mark.parametrize("columns", [{"job": "compact"}, {"overrides": ["tides"]}], ids=str)
+def test_request_that_only_a_newer_release_can_do_is_left_to_it(
+    asked: Asked, columns: dict[str, object]
+) -> None:
+    """Its message, and the poll, leave it queued until it expires."""
+    request_id = asked.row(**columns)
+    asked.do("update maintenance.requests set requested_at = requested_at - 60000")
+
+    assert [*frame.take(asked.process, request_id)] == []
+    assert [*frame.poll(asked.process, timedelta(minutes=1))] == []
+    assert asked.request(request_id).state == "queued"
+
+    asked.do("update maintenance.requests set requested_at = 0")
+    assert [*frame.poll(asked.process, timedelta(minutes=1))] == []
+    assert asked.request(request_id).state == "refused"
 
 
 def test_floor_is_lifted_by_name_alone(asked: Asked) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.guards import GuardPolicy
 from store.database import Database
 from store.records import AgentRecord
 from tests.e2e.command_line import EVERY_FINISHED, CommandLine
@@ -236,6 +237,41 @@ def test_policy_check(tmp_path: Path) -> None:
     assert "  override t/*: keep = off\n" in shown.stdout
     assert found["ok"] is True
     assert found["sets"]["defaults"] == {"max_age": "30d"}
+    assert found["deletes"] is True
+    assert "no row is ever deleted" not in shown.stdout
+
+
+def test_policy_check_shows_every_guard_and_whose_word_it_is(tmp_path: Path) -> None:
+    """One that the file sets to its default is the file's all the same."""
+    cli = CommandLine(None)
+    file = tmp_path / "policy.toml"
+    file.write_text('[guards]\nheartbeat = "60s"\nbreaker_rows = 50\noutage = false\n')
+
+    shown = cli.run("policy", "check", str(file)).stdout
+    found = cli.json("policy", "check", str(file))
+
+    assert [*found["guards"]] == [*GuardPolicy().values()]
+    said = {name: (it["value"], it["from"]) for name, it in found["guards"].items()}
+    assert said["heartbeat"] == ("1m", "file")
+    assert said["breaker_rows"] == ("50", "file")
+    assert said["outage"] == ("false", "file")
+    assert said["sightings"] == ("true", "default")
+    assert said["breaker_share"] == ("off", "default")
+    rows = [line.split() for line in shown.splitlines()]
+    assert [[name, *of] for name, of in said.items()] == rows[-len(said) :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", '[defaults]\nkeep = "off"\nstale_running_max_age = "1h"\n'],
+)
+def test_policy_check_says_when_no_row_is_ever_deleted(tmp_path: Path, text: str) -> None:
+    cli = CommandLine(None)
+    file = tmp_path / "policy.toml"
+    file.write_text(text)
+
+    assert "no row is ever deleted by this policy" in cli.run("policy", "check", str(file)).stdout
+    assert cli.json("policy", "check", str(file))["deletes"] is False
 
 
 def test_policy_check_names_everything_that_is_wrong(tmp_path: Path) -> None:

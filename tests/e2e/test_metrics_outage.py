@@ -106,7 +106,8 @@ def test_down_and_back_again(server: Server, url: str, caplog: pytest.LogCapture
         assert get(served, "/healthz").status == 200
         unready = get(served, "/readyz")
         assert (unready.status, unready.body.count("\n")) == (503, 1)
-        assert unready.body.startswith("not ready: ")
+        assert unready.body.startswith("not ready: the database does not answer: ")
+        assert "refused" in unready.body or "No such file" in unready.body
 
         server.start()
         after = scrape_until(
@@ -174,6 +175,18 @@ def test_a_database_that_was_never_there(caplog: pytest.LogCaptureFixture) -> No
             assert unready.took_s < SOON_S
             assert get(served, "/healthz").body == "ok\n"
             assert "oyster" not in unready.body + found.text + caplog.text
+
+
+def test_who_probes_is_answered_before_a_connection_gives_up() -> None:
+    """Also where one may take far longer than whoever probes would wait."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/agents"
+        with serving(process_of(url, Policy.empty(), MAINT_CONNECT_TIMEOUT="1h")) as served:
+            unready = get(served, "/readyz")
+
+    assert unready.body == "not ready: the database did not answer within 1.5s\n"
 
 
 def test_a_database_that_was_not_prepared(servers: Servers) -> None:

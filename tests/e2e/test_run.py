@@ -213,7 +213,7 @@ def test_without_a_policy_it_says_so_and_loads_nothing(elsewhere: Runs, given: s
     run = elsewhere.start(DATABASE_URL=given)
     up(run)
 
-    assert "policy    no policy file" in run.out.splitlines()
+    assert "policy    no policy file: nothing is deleted" in run.out.splitlines()
     assert number(given, "select count(*) from public.background_agents") == 0
     assert number(given, "select count(*) from maintenance.runs where job = 'load_sample'") == 0
     assert run.signal_and_wait(signal.SIGTERM, SOON_S) == 0
@@ -317,7 +317,7 @@ def test_given_database_is_used_and_nothing_embedded_is_made(elsewhere: Runs, gi
 
     with closing(Database(given)) as database:
         assert f"database  {database.describe()}" in run.out.splitlines()
-    assert "policy    policy.toml" in run.out.splitlines()
+    assert f"policy    {SAMPLE_POLICY}" in run.out.splitlines()
     assert number(given, "select count(*) from maintenance.runs") >= 1
     assert [*elsewhere.data.iterdir()] == []
     assert run.signal_and_wait(signal.SIGTERM, SOON_S) == 0
@@ -352,3 +352,20 @@ def test_stopped_at_the_moment_it_says_how_it_ends_as_it_says(
 
     assert run.out.splitlines()[-1] == ENDED
     assert "stopped before the end" not in run.log
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_that_it_stops_is_said_in_a_line_of_its_own_log_alone(
+    elsewhere: Runs, given: str, stop: signal.Signals
+) -> None:
+    """The library would print, past every log, what another Ctrl-C does."""
+    run = elsewhere.start(DATABASE_URL=given)
+    up(run)
+    before = run.out
+
+    assert run.signal_and_wait(stop, SOON_S) == 0
+
+    assert run.out.removeprefix(before).splitlines() == [ENDED]
+    stopping = [line for line in run.log.splitlines() if "  stopping  " in line]
+    assert [line.partition("  ")[2] for line in stopping] == ["stopping  part=run"]
+    assert "Ctrl+C" not in run.log

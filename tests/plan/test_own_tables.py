@@ -47,7 +47,7 @@ select gen_random_uuid(), 'reap', 'ada', {NOW} - n * 60000::bigint, 'taken'
 from generate_series(1, 30000) n;
 insert into maintenance.sightings
     (scope, handle, verdict, rev, updated_at, writer_id, first_seen, last_seen)
-select 's' || n % 50, 'h' || n, 'silent', 1, 1, 'w', 1, {NOW} - n * 6000
+select 's' || n % 50, 'h' || n, 'stale_running', 1, 1, 'w', 1, {NOW} - n * 6000
 from generate_series(1, 30000) n;
 insert into maintenance.holds
     (scope, handle, reason, placed_by, placed_at, ends_at, released_by, released_at)

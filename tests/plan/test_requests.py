@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -13,6 +14,7 @@ from store.database import Database
 from tests.conftest import Servers
 from tests.plan.explaining import ExplainingDatabase
 from tests.store.run_records import UNFINISHED, UNHEARD
+from worker.jobs import JOBS
 
 # A year of a busy operator, and what is open at this moment.
 _HISTORY = """
@@ -71,7 +73,8 @@ def explained(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Expl
 
 def _ask_everything(database: Database, waiting: UUID, open_run: UUID) -> None:
     minute = timedelta(minutes=1)
-    assert len(requests.waiting(database, minute, 20)) == 5
+    known: dict[str, Any] = {"jobs": [*JOBS], "guards": [], "expires": timedelta(days=1)}
+    assert len(requests.waiting(database, minute, 20, **known)) == 5
     assert len(requests.not_taken(database, None, 20)) == 5
     assert len(requests.send_again(database, minute, 1000)) == 50
     assert requests.find(database, waiting) is not None

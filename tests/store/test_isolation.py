@@ -1,10 +1,10 @@
 """One scope's failure never stops the others: what fails is halved, to the scope and the row."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from uuid import UUID
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -17,9 +17,9 @@ from store.reap import reap
 from store.retention import RetentionPolicy
 from tests.store.misbehaving import key_of, misbehaving, table_of
 from tests.store.stores import NOW
+from tests.store.three_jobs import journal, named
 
 Ledger = tuple[str, Database]
-RUN = UUID(int=7)
 HASTY = Limits(
     statement_timeout=timedelta(milliseconds=400), lock_timeout=timedelta(milliseconds=100)
 )
@@ -51,20 +51,21 @@ class Bench:
         self.beside.execute(f"analyze {table_of(self.database)}".encode())
 
     def reap(self, scopes: list[str], size: BatchSize = SIZE) -> Counter[str]:
-        """What a run counted, which is what the journal has of it."""
+        """The same of a run that deletes everything."""
         policies = [(scope, EVERYTHING) for scope in scopes]
+        return self.counted(lambda stamp: reap(self.database, policies, stamp, size))
+
+    def counted(self, batches: Callable[[Stamp], Iterator[Done]]) -> Counter[str]:
+        """What a run of its own counted, which is what the journal has of it."""
+        stamp = Stamp(NOW, uuid4())
         counted: Counter[str] = Counter()
         self.done = []
-        for done in reap(self.database, policies, Stamp(NOW, RUN), size):
+        for done in batches(stamp):
             self.done.append(done)
             self.failing |= done.failing
-            for (arm, cause), count in done.by_kind.items():
-                counted[arm if cause is None else f"{arm}/{cause}"] += count
-        journal = self.beside.execute(
-            "select concat_ws('/', arm, cause), sum(count)::int from maintenance.journal group by 1"
-        ).fetchall()
-        assert dict(+counted) == dict(journal)
-        return +counted
+            counted += named(done.by_kind)
+        assert counted == journal(self.beside, stamp.run_id)
+        return counted
 
     def left(self) -> dict[str, list[str]]:
         """The rows that are left, by scope."""
@@ -173,7 +174,6 @@ def test_a_row_that_another_table_points_at_is_passed_over(bench: Bench) -> None
     finally:
         bench.beside.execute("drop table public.pointers")
 
-    bench.beside.execute("delete from maintenance.journal")
     assert bench.reap(["s"]) == {"max_age": 2}
 
 

@@ -1,7 +1,9 @@
 """Whatever error a row gives, it is that row's; what every batch meets ends the run at once."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -11,11 +13,14 @@ from store.database import Database
 from store.errors import StoreUnavailable, StoreUnusable
 from store.flip_stale_running import flip_stale_running
 from store.guards import UNGUARDED, Guards
+from store.reap import reap
 from store.reconcile_parked import reconcile_parked
-from tests.store.misbehaving import table_of
+from store.retention import RetentionPolicy
 from tests.store.stores import NOW
-from tests.store.test_isolation import HASTY, RUN, Bench, Ledger, bench_on
+from tests.store.test_isolation import HASTY, SIZE, Bench, Ledger, bench_on
+from tests.store.three_jobs import JOBS, FlipUnguarded, Job, Reap
 
+RUN = UUID(int=7)
 # Limits of the server, what a person must mend, what a server says that goes away, and others.
 CODES = (
     *("53000", "53200", "53400", "54000", "54001", "55000", "58030"),
@@ -31,11 +36,6 @@ EVERYBODYS = ("53100", "53300")
 def bench(plain_ledger: Ledger) -> Iterator[Bench]:
     with bench_on(plain_ledger, HASTY) as bench:
         yield bench
-
-
-def again(bench: Bench) -> None:
-    """Let the next run's journal begin."""
-    bench.beside.execute("delete from maintenance.journal")
 
 
 def test_an_error_of_any_class_is_of_the_row_that_gives_it(bench: Bench) -> None:
@@ -160,20 +160,33 @@ def test_a_missing_privilege_ends_flips_and_reconciliation_at_once(
         bench.beside.execute("drop role narrow")
 
 
-def test_rows_behind_any_number_of_failing_ones_have_their_turn(bench: Bench) -> None:
+EVERY_JOB = pytest.mark.parametrize(
+    "job", [*JOBS, FlipUnguarded()], ids=[*(job.name for job in JOBS), "unguarded"]
+)
+
+
+def work(bench: Bench, job: Job, *scopes: str) -> Counter[str]:
+    """What one run counted."""
+    bench.failing.clear()
+    return bench.counted(lambda stamp: job.batches(bench.database, [*scopes], stamp, SIZE))
+
+
+def poisoned(count: int) -> list[str]:
+    return [f"b poisoned {n:02}" for n in range(count)]
+
+
+@EVERY_JOB
+def test_rows_behind_any_number_of_failing_ones_have_their_turn(bench: Bench, job: Job) -> None:
     """Ten a run are met; the next begins behind them, and the scope fails until none is left."""
-    bench.fill("'s'", "'a poisoned ' || lpad(n::text, 2, '0')", "generate_series(1, 25) n")
-    bench.fill("'s'", "'b' || n", "generate_series(1, 3) n")
+    job.place(bench.beside, "s", *poisoned(25), "c1", "c2", "c3")
     done = []
     for _ in range(4):
-        done.append(bench.reap(["s"])["max_age"])
+        done.append(work(bench, job, "s")[job.done])
         assert [*bench.failing] == ["s"]
-        bench.failing.clear()
-        again(bench)
     assert done == [0, 0, 3, 0]
 
-    bench.beside.execute(f"alter table {table_of(bench.database)} disable trigger misbehave")
-    assert bench.reap(["s"]) == {"max_age": 25}
+    bench.beside.execute("alter table public.background_agents disable trigger misbehave")
+    assert work(bench, job, "s") == {job.done: 25}
     assert bench.failing == {}
 
 
@@ -186,28 +199,68 @@ def test_each_arm_has_its_own_turn_behind_failing_rows(bench: Bench) -> None:
     assert bench.reap(["s"]) == {"max_age": 1, "skipped/failing": 10}
 
 
+@pytest.mark.parametrize(
+    ("arm", "policy"),
+    [
+        ("max_age", RetentionPolicy(max_age_ms=0)),
+        ("keep", RetentionPolicy(keep=0, max_age_ms=3_600_000)),
+    ],
+)
+def test_unsettled_rows_behind_failing_ones_have_their_turn_under_guards(
+    bench: Bench, arm: str, policy: RetentionPolicy
+) -> None:
+    """Wherever their arm begins: these are gone through by their handles alone."""
+    Reap().place(bench.beside, "s", *poisoned(12), "c", settled_at=None)
+
+    for done in (0, 1):
+        counted = bench.counted(
+            lambda stamp: reap(bench.database, [("s", policy)], stamp, SIZE, guards=Guards())
+        )
+        assert counted[arm] == done
+
+
+@EVERY_JOB
 @pytest.mark.parametrize("code", TIMED_OUT)
 def test_what_is_behind_a_row_that_times_out_is_done_by_the_next_run(
-    bench: Bench, code: str
+    bench: Bench, code: str, job: Job
 ) -> None:
-    bench.fill("'s'", f"'a poisoned {code}'")
-    bench.fill("'s'", "'b'")
+    job.place(bench.beside, "s", f"b poisoned {code}", "c")
 
-    assert bench.reap(["s"]) == {}
-    assert [*bench.failing] == ["s"]
-    bench.failing.clear()
-    assert bench.reap(["s"]) == {"max_age": 1}
-    assert [*bench.failing] == ["s"]
-    again(bench)
-    assert bench.reap(["s"]) == {}
+    for counted in ({}, {job.done: 1}, {}):
+        assert work(bench, job, "s") == counted
+        assert [*bench.failing] == ["s"]
 
 
-def test_rows_in_front_of_where_a_run_gave_up_are_met_by_the_next(bench: Bench) -> None:
+@EVERY_JOB
+def test_rows_in_front_of_where_a_run_gave_up_are_met_by_the_next(bench: Bench, job: Job) -> None:
     """It goes back to the first row when it is through."""
-    bench.fill("'s'", "'b poisoned ' || lpad(n::text, 2, '0')", "generate_series(1, 10) n")
-    assert bench.reap(["s"]) == {"skipped/failing": 10}
-    again(bench)
-    bench.fill("'s'", "'a'")
-    bench.fill("'s'", "'c'")
+    job.place(bench.beside, "s", *poisoned(10))
+    assert work(bench, job, "s") == {"skipped/failing": 10}
+    job.place(bench.beside, "s", "a", "c")
 
-    assert bench.reap(["s"]) == {"max_age": 2, "skipped/failing": 10}
+    assert work(bench, job, "s") == {job.done: 2, "skipped/failing": 10}
+
+
+@EVERY_JOB
+@pytest.mark.parametrize(
+    "after",
+    [
+        '{"after_key": "c"}',
+        '{"after_at": "c", "after_handle": 5, "after_parked_at": "c"}',
+        '{"after_handle": 5}',
+        '{"after_handle": null}',
+        '["c"]',
+        "5",
+    ],
+)
+def test_a_place_of_another_shape_is_not_used(bench: Bench, job: Job, after: str) -> None:
+    """As another release may have written it: the run begins at the first row."""
+    job.place(bench.beside, "s", *poisoned(10), "c")
+    work(bench, job, "s")
+    bench.beside.execute(
+        "update maintenance.failing_scopes"
+        f" set after = (select jsonb_object_agg(key, '{after}'::jsonb)"
+        " from jsonb_each(after))".encode()
+    )
+
+    assert work(bench, job, "s") == {"skipped/failing": 10}

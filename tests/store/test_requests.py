@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from uuid import UUID, uuid4
 
 import psycopg
@@ -143,9 +144,16 @@ def test_requests_that_wait_are_found_the_oldest_first_and_young_ones_left_to_th
         )
     take(records.database, gone := placed(records))
 
-    assert requests.waiting(records.database, timedelta(seconds=5), 10) == [older, old]
-    assert requests.waiting(records.database, timedelta(seconds=5), 1) == [older]
-    assert gone not in requests.waiting(records.database, timedelta(0), 10)
+    waiting = partial(
+        requests.waiting,
+        records.database,
+        jobs=["reap"],
+        guards=["floors"],
+        expires=timedelta(days=1),
+    )
+    assert waiting(timedelta(seconds=5), 10) == [older, old]
+    assert waiting(timedelta(seconds=5), 1) == [older]
+    assert gone not in waiting(timedelta(0), 10)
     assert young != old
 
 

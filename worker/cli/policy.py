@@ -14,9 +14,13 @@ from worker.cli import options, show
 from worker.cli.failures import DONE, REFUSED, complain
 
 if TYPE_CHECKING:
+    from config.guards import GuardPolicy
     from config.policy import Policy, Rule
 
 _NO_FILE = "no policy file is named (MAINT_POLICY_FILE is unset): nothing is deleted"
+_DELETES_NOTHING = (
+    "no row is ever deleted by this policy: no scope has an age (max_age) or a number (keep) in it"
+)
 
 
 @click.group(
@@ -33,9 +37,11 @@ def policy() -> None:
 def check(file: Path | None, as_json: bool) -> int:
     """Say that a policy file can be used and what it sets, or everything that is wrong with it.
 
-    Without FILE it is the one in MAINT_POLICY_FILE.
+    Guards are shown with what is in force, set by the file or by default. Without FILE it is the
+    one in MAINT_POLICY_FILE.
     """
     from config.errors import PolicyError
+    from config.requested import names_nothing
 
     path = _path(file)
     try:
@@ -46,15 +52,32 @@ def check(file: Path | None, as_json: bool) -> int:
         for problem in error.problems:
             complain(problem)
         return REFUSED
-    sets = dict(_sets(found))
+    sets, guards = dict(_sets(found)), _guards(found.guards)
+    deletes = not names_nothing(found, "reap", None)
     if as_json:
-        show.document({"ok": True, "source": path, "problems": [], "sets": sets})
+        show.document(
+            {
+                "ok": True,
+                "source": path,
+                "problems": [],
+                "sets": sets,
+                "guards": guards,
+                "deletes": deletes,
+            }
+        )
         return DONE
     click.echo(_NO_FILE if path is None else f"{found.source} can be used")
     if path is not None:
         for place, values in sets.items():
             said = ", ".join(f"{name} = {value}" for name, value in values.items())
             click.echo(f"  {place}: {said or 'nothing'}")
+        if not deletes:
+            click.echo(_DELETES_NOTHING)
+    click.echo("guards in force:")
+    show.table(
+        ("GUARD", "VALUE", "FROM"),
+        [(name, guard["value"], guard["from"]) for name, guard in guards.items()],
+    )
     return DONE
 
 
@@ -101,10 +124,19 @@ def _sets(found: Policy) -> Iterator[tuple[str, dict[str, str]]]:
         _worded(file) | ({"allow_short_retention": "true"} if found.allow_short_retention else {}),
     )
     yield "schedule", _worded(found.schedule)
-    yield "guards", _worded(found.guards.changed())
+    guards = found.guards
+    yield "guards", _worded({k: v for k, v in guards.values().items() if k in guards.named})
     yield "defaults", _worded(found.defaults)
     for override in found.overrides:
         yield f"override {show.printable(override.glob.text)}", _worded(override.sets)
+
+
+def _guards(guards: GuardPolicy) -> dict[str, dict[str, str]]:
+    """What is in force, in the words of the file, and whether the file or the default says so."""
+    return {
+        name: {"value": value, "from": "file" if name in guards.named else "default"}
+        for name, value in _worded(guards.values()).items()
+    }
 
 
 def _worded(values: Mapping[str, Any]) -> dict[str, str]:

@@ -216,10 +216,13 @@ def _beat(beat: Any, process: Process, died: threading.Event) -> None:
 
 def _say_what_runs(process: Process, address: str) -> None:
     from config.durations import format_duration
+    from worker.started import log_started
 
     click.echo(f"database  {process.database.describe()}")
-    click.echo(f"policy    {process.policy.source}")
+    policy = process.policy
+    click.echo(f"policy    {policy.path or f'{policy.source}: nothing is deleted'}")
     click.echo(f"metrics   http://{address}/metrics")
     for job, entry in process.entries.items():
         click.echo(f"job       {job} every {format_duration(entry.every)}")
     click.echo("Each run is shown below as it ends; Ctrl-C stops after the batch in hand.")
+    log_started(process, "run")

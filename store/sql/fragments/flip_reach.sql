@@ -7,7 +7,10 @@ reach as materialized (
         from (
             select a.handle
             from ledger.background_agents a
-            where a.scope = p.scope and {silent} and a.handle > p.after_handle
+            where a.scope = p.scope
+                and {silent}
+                and a.handle > p.after_handle
+                and (p.stop_handle is null or a.handle <= p.stop_handle)
             order by a.handle
             limit %(rows_per_scope)s
         ) b

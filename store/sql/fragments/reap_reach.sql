@@ -10,6 +10,10 @@ reach as materialized (
             where a.scope = p.scope
                 and {settled_beyond}
                 and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
+                and (
+                    p.stop_handle is null
+                    or (a.settled_at, a.handle) <= (p.stop_at, p.stop_handle)
+                )
             order by a.settled_at, a.handle
             limit %(rows_per_scope)s
         ) b

@@ -11,6 +11,7 @@ reach as materialized (
                 and {unsettled_beyond}
                 and a.updated_at >= p.first_at
                 and a.handle > p.after_handle
+                and (p.stop_handle is null or a.handle <= p.stop_handle)
             order by a.handle
             limit %(rows_per_scope)s
         ) b

@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from config.addresses import (
     Address,
+    broker_place,
     broker_url_problem,
     database_url_problem,
     parse_address,
@@ -219,3 +220,18 @@ def test_whatever_is_taken_kombu_can_split(text: str) -> None:
     if broker_url_problem(address) is None:
         for url in address.split(";"):
             assert url_to_parts(url).scheme == "redis"
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("memory://", "memory://"),
+        ("redis://broker:6379/0", "redis://broker:6379/0"),
+        ("redis://:oyster@broker/0?ssl_password=oyster", "redis://broker/0"),
+        ("amqps://sema:oyster@[::1]:5671//", "amqps://[::1]:5671//"),
+        ("amqp://a:oyster@b1/v;amqp://a:oyster@b2/v", "amqp://b1/v;amqp://b2/v"),
+    ],
+)
+def test_place_of_a_broker_has_no_user_and_no_password(url: str, place: str) -> None:
+    assert broker_url_problem(url) is None
+    assert broker_place(url) == place

@@ -38,7 +38,7 @@ def test_every_key_is_read() -> None:
         """
         heartbeat = "30s"
         missing_checkpoint_sighting = "2m"
-        live_writer_sighting = "0s"
+        live_writer_sighting = "1ms"
         breaker_hold = "1h"
         breaker_share = 0.25
         breaker_rows = 5000
@@ -52,7 +52,7 @@ def test_every_key_is_read() -> None:
     assert guards == GuardPolicy(
         heartbeat=timedelta(seconds=30),
         missing_checkpoint_sighting=timedelta(minutes=2),
-        live_writer_sighting=timedelta(0),
+        live_writer_sighting=timedelta(milliseconds=1),
         breaker_hold=timedelta(hours=1),
         breaker_share=0.25,
         breaker_rows=5000,
@@ -69,11 +69,26 @@ def test_every_key_is_read() -> None:
         ("hartbeat = '60s'", 'hartbeat = "60s" is not a known key', '"heartbeat"?'),
         ("heartbeat = 60", "heartbeat = 60 is not a text with a unit", 'such as "30d".'),
         ("heartbeat = '0s'", 'heartbeat = "0s" is not a time from 1ms to 1d', '"60s".'),
-        ("breaker_hold = '2d'", 'breaker_hold = "2d" is not a time from 0', '"60s".'),
+        ("breaker_hold = '2d'", 'breaker_hold = "2d" is not a time from 1ms', '"60s".'),
+        ("breaker_hold = '0s'", 'breaker_hold = "0s" is not a time from 1ms', '"60s".'),
+        ("breaker_hold = '-1m'", 'breaker_hold = "-1m" is negative', '"30d".'),
+        (
+            "live_writer_sighting = '0s'",
+            'live_writer_sighting = "0s" is not a time from 1ms',
+            '"60s".',
+        ),
+        (
+            "missing_checkpoint_sighting = '0s'",
+            'missing_checkpoint_sighting = "0s" is not a time from 1ms',
+            '"60s".',
+        ),
         ("breaker_share = 0", "breaker_share = 0 is not a share over 0", 'or "off".'),
         ("breaker_share = 1.5", "breaker_share = 1.5 is not a share over 0", 'or "off".'),
         ("breaker_share = nan", "breaker_share = nan is not a share over 0", 'or "off".'),
         ("breaker_share = true", "breaker_share = true is not a share over 0", 'or "off".'),
+        ("breaker_share = -0.1", "breaker_share = -0.1 is not a share over 0", 'or "off".'),
+        ("breaker_rows = 0", "breaker_rows = 0 is not a whole number from 1", 'or "off".'),
+        ("breaker_rows = -1", "breaker_rows = -1 is not a whole number from 1", 'or "off".'),
         ("breaker_rows = 2.5", "breaker_rows = 2.5 is not a whole number", 'or "off".'),
         ("outage = 'off'", 'outage = "off" is neither true nor false', "without quotes."),
     ],

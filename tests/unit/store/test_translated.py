@@ -3,8 +3,8 @@
 import pytest
 from psycopg import errors as pg
 
-from store.database import translated
 from store.errors import StoreError, StoreUnavailable, TimedOut
+from store.translation import translated
 
 
 @pytest.mark.parametrize(

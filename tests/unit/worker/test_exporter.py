@@ -168,7 +168,7 @@ def test_known_series_begin_at_zero() -> None:
                 *("failing", "no_checkpoints"),
             ),
             "release_sessions": ("paused", "hold"),
-            "drain_harvest": ("paused",),
+            "drain_harvest": ("paused", "failing"),
         }.items()
         for reason in reasons
     }
