@@ -9,6 +9,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 from uuid import UUID
@@ -63,6 +64,35 @@ def tripped(tx: Transaction, job: str, scopes: Sequence[str]) -> dict[str, str]:
     """Those of the scopes that the job leaves alone, and why, as a sentence."""
     rows = tx.rows("tripped_scopes", {"job": job, "scopes": [*scopes]})
     return {row["scope"]: row["detail"] for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What holds a job at present; times are milliseconds since the Unix epoch.
+
+    `scope` empty: everywhere. `holds_until` None: until a person lets it go.
+    """
+
+    job: str
+    scope: str
+    reason: str
+    opened_at: int
+    holds_until: int | None
+    detail: str
+
+
+def list_open(database: Database, job: str | None, limit: int) -> list[Open]:
+    """What holds a job, or any, at present; the newest first."""
+    with database.transaction(read_only=True) as tx:
+        rows = tx.rows("list_breakers", {"job": job, "limit": limit})
+    return [Open(**row) for row in rows]
+
+
+def opened(database: Database, job: str, scopes: Sequence[str], since: int) -> dict[str, str]:
+    """The scopes whose breaker has opened since then, and why, as a sentence."""
+    with database.transaction(read_only=True) as tx:
+        params = {"job": job, "scopes": [*scopes], "since": since}
+        return {row["scope"]: row["detail"] for row in tx.rows("opened_breakers", params)}
 
 
 def trip(tx: Transaction, job: str, stamped: Mapping[str, Any], due: Mapping[str, int]) -> None:

@@ -50,7 +50,7 @@ def _ms(limit: timedelta) -> str:
 
 _Answer = TypeVar("_Answer")
 
-_AGENT_FRAGMENTS: Final = {
+AGENT_FRAGMENTS: Final = {
     "agent_columns": ", ".join(COLUMNS),
     "agent_values": ", ".join(f"%({c})s" for c in COLUMNS),
     "agent_assignments": ", ".join(
@@ -58,6 +58,9 @@ _AGENT_FRAGMENTS: Final = {
         for c in COLUMNS
         if c not in {"scope", "handle"}
     ),
+    # Those that are known; a restore names those of the ledger that it finds.
+    "restored_columns": ", ".join(COLUMNS),
+    "restored_values": ", ".join(f"r.{c}" for c in COLUMNS),
 }
 
 
@@ -137,6 +140,18 @@ class Transaction:
         """The first row that the statement returns, or None."""
         return self._connection.execute(self._statements[statement], params or {}).fetchone()
 
+    def filled(
+        self, statement: str, fragments: Mapping[str, str], params: Mapping[str, Any]
+    ) -> DictRow | None:
+        """The first row of a statement with fragments that are known only now, or None."""
+        text = self._statements.filled(statement, fragments)
+        return self._connection.execute(text, params).fetchone()
+
+    @property
+    def ledger_schema(self) -> str:
+        """The schema of the server's tables."""
+        return self._statements.ledger_schema
+
     def do(self, statement: str, params: Mapping[str, Any] | None = None) -> int:
         """Run a statement that returns nothing; gives the number of rows it touched."""
         return self._connection.execute(self._statements[statement], params or {}).rowcount
@@ -168,7 +183,7 @@ class Database:
         self, conninfo: str, ledger_schema: str = "public", limits: Limits | None = None
     ) -> None:
         self.limits = limits or Limits()
-        self.statements = Statements(ledger_schema, _AGENT_FRAGMENTS)
+        self.statements = Statements(ledger_schema, AGENT_FRAGMENTS)
         try:
             self._conninfo = self._complete(conninfo)
         except psycopg.ProgrammingError:

@@ -7,6 +7,7 @@ StoreError
 ├── InvalidHold        the hold cannot be placed: mend the named member
 ├── NoSuchHold         none of this number is in force: look at the list
 ├── Held               somebody keeps the row from being deleted: release the hold first
+├── NotRestorable      the deleted row cannot be brought back: see why
 ├── ReleaseStopped     another system does not release transcripts just now: see what it says
 ├── StoreUnavailable   come back later; nothing was half done
 │   ├── StatementFailed  the server answers, but not to this: ask for less, or come back later
@@ -67,6 +68,10 @@ class NoSuchHold(StoreError):
 
 class Held(StoreError):
     """A hold lies on the row, or on its scope; the row was not deleted. The message names it."""
+
+
+class NotRestorable(StoreError):
+    """The deleted row cannot be brought back; the message says why. Nothing was changed."""
 
 
 class ReleaseStopped(StoreError):

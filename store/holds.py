@@ -133,6 +133,34 @@ def place(
     lasts too long: then nothing is held.
     """
     _check(scope, handle, reason)
+    with database.transaction() as tx:
+        alone(tx, "nothing was placed")
+        return add(tx, scope, handle, reason, by, until)
+
+
+def alone(tx: Transaction, otherwise: str) -> None:
+    """Have the holds' lock alone until this transaction ends; nobody deletes anything meanwhile.
+
+    `otherwise` says what was not done where a deletion does not end. Raises TimedOut.
+    """
+    tx.rows("hold_patience")
+    try:
+        tx.rows("lock_holds")
+    except (pg.LockNotAvailable, pg.QueryCanceled) as error:
+        raise TimedOut(
+            f"{otherwise}: a batch of deletions did not end in time; try again"
+        ) from error
+
+
+def add(
+    tx: Transaction,
+    scope: str,
+    handle: str | None,
+    reason: str,
+    by: str,
+    until: timedelta | datetime | None = None,
+) -> Hold:
+    """Place a hold in a transaction that has the holds' lock alone. Raises InvalidHold."""
     params = {
         "scope": scope,
         "handle": handle,
@@ -141,17 +169,9 @@ def place(
         "ends_at": (until - _EPOCH) // _MS if isinstance(until, datetime) else None,
         "lasts_ms": until // _MS if isinstance(until, timedelta) else None,
     }
-    with database.transaction() as tx:
-        tx.rows("hold_patience")
-        try:
-            tx.rows("lock_holds")
-        except (pg.LockNotAvailable, pg.QueryCanceled) as error:
-            raise TimedOut(
-                "nothing was placed: a batch of deletions did not end in time; try again"
-            ) from error
-        row = tx.one("hold_add", params)
-        if row is None:
-            raise InvalidHold("until", "is not in the future by the database's clock")
+    row = tx.one("hold_add", params)
+    if row is None:
+        raise InvalidHold("until", "is not in the future by the database's clock")
     return Hold(**row)
 
 
@@ -194,11 +214,13 @@ def _why_not(number: int, found: Any) -> str:
     if found is None:
         return f"there is no hold {number}; `holds list` shows those in force"
     if found["released_at"] is None:
-        return f"hold {number} is over by itself since {_when(found['ends_at'])}"
-    return f"hold {number} was released by {found['released_by']} at {_when(found['released_at'])}"
+        return f"hold {number} is over by itself since {when(found['ends_at'])}"
+    at = when(found["released_at"])
+    return f"hold {number} was released by {found['released_by']} at {at}"
 
 
-def _when(at_ms: int) -> str:
+def when(at_ms: int) -> str:
+    """A time for a person, in UTC; milliseconds where no calendar has it."""
     try:
         return f"{_EPOCH + at_ms * _MS:%Y-%m-%d %H:%M:%S} UTC"
     except OverflowError:

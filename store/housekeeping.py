@@ -70,7 +70,8 @@ def prune(database: Database, now: int, retention: timedelta, batch_max: int) ->
     """Delete what ended longer ago than `retention`: runs, requests, holds, and acts of persons.
 
     Never an open run, one that is not rolled up in full, or a job's newest completed one; nor a
-    hold in force. With them go sightings that nobody confirms. Yields after each committed batch.
+    hold in force. With them go sightings that nobody confirms, and what undo keeps of rows whose
+    window is over. Yields after each committed batch.
     """
     before = now - retention // _MS
     yield from _batches(
@@ -83,6 +84,8 @@ def prune(database: Database, now: int, retention: timedelta, batch_max: int) ->
     params = {"before": now - UNSEEN // _MS, "batch_max": batch_max}
     yield from _batches(database, "sightings", "prune_sightings", params)
     yield from _batches(database, "sightings", "prune_flipped", params)
+    params = {"before": now, "batch_max": batch_max}
+    yield from _batches(database, "kept", "prune_kept", params)
 
 
 def _batches(

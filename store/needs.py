@@ -107,6 +107,7 @@ _JOBS: Final[Mapping[str, Needs]] = {
             "sightings SELECT UPDATE DELETE",
             "holds SELECT UPDATE DELETE",
             "actions SELECT UPDATE DELETE",
+            "session_releases SELECT UPDATE DELETE",
         ),
     ),
     "audit_memory": Needs((), ("memory_boundary SELECT INSERT UPDATE DELETE",)),
@@ -149,10 +150,25 @@ _TICKS: Final[Mapping[str, Needs]] = {
 # WHY no version: whoever only asks need not be able to read anything.
 ENQUEUE: Final = Needs((), ("requests INSERT",), versioned=False)
 IMPORT: Final = Needs(
-    ("background_agents SELECT INSERT", "checkpoints SELECT INSERT", "agent_sessions SELECT INSERT")
+    (
+        "background_agents SELECT INSERT",
+        "checkpoints SELECT INSERT",
+        "agent_sessions SELECT INSERT",
+    ),
+    ("scope_scans SELECT UPDATE",),
 )
 REARM: Final = together(
     _RECORD, Needs(("agent_sessions SELECT",), ("session_releases SELECT UPDATE",))
+)
+RESTORABLE: Final = reading(own=("session_releases",))
+ERASE: Final = Needs(
+    (),
+    (
+        "session_releases SELECT UPDATE DELETE",
+        "holds SELECT",
+        "actions INSERT",
+        "journal INSERT",
+    ),
 )
 HOLDS: Final = reading(own=("holds",))
 # WHY the outbox: transcripts that were claimed before are waited for.
@@ -170,7 +186,10 @@ HISTORY: Final = reading(own=("runs", "run_parts", "requests"))
 ACTIONS: Final = reading(own=("actions",))
 STATUS: Final = reading(
     "background_agents",
-    own=("schedule", "runs", "run_parts", "session_releases", "memory_boundary", "pauses"),
+    own=(
+        *("schedule", "runs", "run_parts", "session_releases", "memory_boundary", "pauses"),
+        "breakers",
+    ),
 )
 
 # WHY it is asked for nowhere: what is missing is a finding, and leaves the others to be made.
@@ -179,6 +198,16 @@ DOCTOR: Final = reading(
 )
 # The server that writes memory-harvest rejections, and has nothing else to do with the worker.
 SERVER: Final = Needs((), ("harvest_rejections INSERT",), versioned=False)
+
+
+def restore(backend: Backend) -> Needs:
+    """What it takes to bring a deleted row back, and to see that its transcript is there."""
+    own = ("session_releases SELECT UPDATE DELETE", "holds SELECT INSERT")
+    transcripts = ("agent_sessions SELECT UPDATE",) if backend == "postgres" else ()
+    return Needs(
+        ("background_agents SELECT INSERT", *transcripts),
+        (*own, "actions INSERT", "journal INSERT"),
+    )
 
 
 def by_hand(job: str, backend: Backend) -> Needs:
@@ -243,6 +272,9 @@ def operator(backend: Backend) -> Needs:
         REARM,
         RELEASES,
         HOLDS,
+        restore(backend),
+        RESTORABLE,
+        ERASE,
         PLACE_HOLD,
         RELEASE_HOLD,
         PAUSE,

@@ -78,6 +78,12 @@ def due_by_now(
             yield found
 
 
+def look_again(database: Database) -> None:
+    """Let the next tick look at every scope: rows came in that may have settled long ago."""
+    with database.transaction() as tx:
+        tx.do("look_again")
+
+
 def earliest_due(oldest: int | None, age: Milliseconds | None, now: int) -> int | None:
     """The first millisecond at which the age arm can have something; None: not as things are.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+from store.batches import NO_CHANGE
 from store.database import Database
 from store.runs import clock
 
@@ -58,6 +60,26 @@ def slots(database: Database) -> tuple[int, dict[str, Slot]]:
         rows = tx.rows("list_schedule")
         now = clock(tx)
     return now, {row["job"]: Slot(row["last_slot"], row["period_ms"]) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Rows that a job changed, and in how many milliseconds, waits between its runs included."""
+
+    rows: int
+    took_ms: int
+
+
+def paces(database: Database, lately: timedelta) -> dict[str, Pace]:
+    """How fast each job has worked lately; one of which no run ended since is left out."""
+    with database.transaction(read_only=True) as tx:
+        now = clock(tx)
+        params = {
+            "ended_after": now - lately // timedelta(milliseconds=1),
+            "no_change": [*NO_CHANGE, "run"],
+        }
+        rows = tx.rows("paces", params)
+    return {row["job"]: Pace(row["rows"], max(1, now - row["since"])) for row in rows}
 
 
 def counts_by_scope(database: Database) -> list[ScopeCounts]:

@@ -29,6 +29,8 @@ BACKENDS: Final[tuple[Backend, ...]] = ("postgres", "http", "none")
 
 # How long an entry that a hold keeps is left in peace.
 HOLD_PAUSE: Final = timedelta(hours=1)
+# The cause under which is counted what stays because a row that names it may be brought back.
+UNDO: Final = "undo"
 _MS: Final = timedelta(milliseconds=1)
 _FIRST: Final = -(2**63)
 
@@ -180,7 +182,9 @@ def _release(
 
 
 def kind_of(verdict: str) -> tuple[str, str | None]:
-    """What is counted of an entry: its verdict; one that a hold keeps was passed over."""
+    """What is counted of an entry: its verdict; what a hold or an undo keeps was passed over."""
+    if verdict == "restorable":
+        return "skipped", UNDO
     return ("skipped", HOLD) if verdict == "held" else (verdict, None)
 
 

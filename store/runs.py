@@ -39,6 +39,8 @@ class Run:
     error: str | None = None
     more: bool = False
     failing: dict[str, str] = field(default_factory=dict)
+    # Of a command by hand: the scopes (None: all) and the arms that were given, by name.
+    asked: dict[str, Any] | None = None
     # By how much the slot before this tick's lay in the future: a clock was ahead then.
     ahead_ms: int = 0
 
@@ -87,11 +89,17 @@ def claim_tick(database: Database, job: str, period: timedelta, run_id: UUID) ->
 
 
 def open_run(
-    database: Database, job: str, requested_by: str, overrides: Sequence[str], run_id: UUID
+    database: Database,
+    job: str,
+    requested_by: str,
+    overrides: Sequence[str],
+    run_id: UUID,
+    *,
+    asked: dict[str, Any] | None = None,
 ) -> Run:
-    """Open the run of an operator's command."""
+    """Open the run of an operator's command; `asked` is what else it was given, for the record."""
     with database.transaction() as tx:
-        return open_asked(tx, job, requested_by, overrides, run_id)
+        return open_asked(tx, job, requested_by, overrides, run_id, asked=asked)
 
 
 def open_asked(
@@ -103,9 +111,12 @@ def open_asked(
     *,
     request_id: UUID | None = None,
     policy: Any = None,
+    asked: dict[str, Any] | None = None,
 ) -> Run:
     """The same in a transaction that does more, for the request of this id and its policy."""
-    run = Run(run_id, job, None, requested_by, tuple(overrides), "running", clock(tx), None)
+    run = Run(
+        run_id, job, None, requested_by, tuple(overrides), "running", clock(tx), None, asked=asked
+    )
     return _open(tx, run, request_id, policy)
 
 
@@ -120,6 +131,7 @@ def _open(tx: Transaction, run: Run, request_id: UUID | None = None, policy: Any
             "overrides": list(run.overrides),
             "request_id": request_id,
             "policy": None if policy is None else json.dumps(policy),
+            "asked": None if run.asked is None else json.dumps(run.asked),
             "now": run.started_at,
         },
     )

@@ -57,6 +57,10 @@ class Statements:
         """The statement in `sql/<name>.sql`, ready to execute."""
         return self._get(name)
 
+    def filled(self, name: str, fragments: Mapping[str, str]) -> bytes:
+        """The same with fragments that are known only now."""
+        return self.named(_expand(_text(f"{name}.sql"), {**self._fragments, **fragments}))
+
     def named(self, text: str) -> bytes:
         """A statement with the ledger's schema named in full."""
         return _LEDGER.sub(lambda _: self._prefix, text).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +22,11 @@ from store.release_elsewhere import Elsewhere
 from store.release_sessions import Backend, Drain
 from store.retention import Milliseconds, RetentionPolicy
 
+log = logging.getLogger("sema_maintenance.breakers")
+
 _MS: Final = timedelta(milliseconds=1)
+# How much of a scope's name a line of the log has.
+_NAME_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,23 @@ class Tally:
     def of(self, arm: str) -> int:
         """Everything that an arm did, whatever the cause."""
         return sum(count for (name, _), count in self._counts.items() if name == arm)
+
+
+def tell_breakers(ctx: Context, job: str, scopes: Sequence[str]) -> None:
+    """Say in the log which breakers the run has opened, and what a person is to do."""
+    guards = ctx.guards
+    if not guards.breakers or (guards.breaker_share is None and guards.breaker_rows is None):
+        return
+    for scope, detail in breakers.opened(ctx.database, job, scopes, ctx.stamp.now).items():
+        log.warning(
+            "breaker_opened",
+            extra={
+                "job": job,
+                "scope": scope[:_NAME_MAX],
+                "detail": detail,
+                "remedy": f"{job.replace('_', '-')} --scope S --override breakers, if it is meant",
+            },
+        )
 
 
 def close_breakers(ctx: Context, job: str, tally: Tally, scopes: Sequence[str]) -> None:

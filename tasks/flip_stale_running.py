@@ -25,7 +25,7 @@ from store.outage import OUTAGE, observe, show_outage, undisturbed_since
 from store.retention import Milliseconds
 from store.sightings import sight_quiet
 from store.standstill import NOBODY, held_by, note, standing
-from tasks.context import Context, Planned, Tally, close_breakers
+from tasks.context import Context, Planned, Tally, close_breakers, tell_breakers
 from tasks.paused import count_paused
 
 logger = logging.getLogger("sema_maintenance.flip_stale_running")
@@ -107,6 +107,7 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     ):
         if tally.add(done):
             break
+    tell_breakers(ctx, JOB, [scope for scope, _ in ages])
     close_breakers(ctx, JOB, tally, [scope for scope, _ in ages if scope not in held])
     count_paused(ctx, JOB, tally, scopes, lambda ctx, some: preview(ctx, some or ()))
     return Report(

@@ -3,7 +3,8 @@
 What: journal rows of runs that ended longer ago than MAINT_JOURNAL_RETENTION are added up; runs
 and taken requests older than MAINT_RUN_RETENTION are deleted, with holds that are over and the
 record of what persons did, and sightings that nobody confirmed for two days. A job's newest
-completed run always stays, and so does a hold in force.
+completed run always stays, and so does a hold in force. Deleted rows that undo kept go when their
+window is over.
 Why in production: every scrape adds up the journal, and `history` reads the runs.
 Emits: nothing but its run. No counter changes by it.
 Fails: a batch that cannot be committed changes nothing; the next tick finds the same rows again.
@@ -21,7 +22,10 @@ from tasks.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Journal rows that were added up; and what was deleted. `actions`: what persons had done."""
+    """Journal rows that were added up; and what was deleted. `actions`: what persons had done.
+
+    `kept`: rows that undo kept until their window was over.
+    """
 
     rolled_up: int
     runs: int
@@ -29,6 +33,7 @@ class Report:
     sightings: int
     holds: int
     actions: int
+    kept: int
     more: bool  # True: the budget ended before the work did.
 
 
@@ -55,5 +60,6 @@ def run(ctx: Context) -> Report:
         did["sightings"],
         did["holds"],
         did["actions"],
+        did["kept"],
         more,
     )

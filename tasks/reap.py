@@ -2,7 +2,8 @@
 
 What: terminal rows settled longer ago than `max_age`, and all but the newest `keep` of a scope.
 Never a running or parked row, and nothing where no policy says so.
-Emits: background_agent_reaped_total{arm}; a deleted row with a transcript queues its release.
+Emits: background_agent_reaped_total{arm}; a deleted row with a transcript queues its release. Where
+the policy has an `undo_window`, the outbox keeps the whole row for `restore` until it is over.
 Fails: a batch that cannot be committed changes nothing; the next tick finds the same rows again.
 """
 
@@ -19,7 +20,7 @@ from store.guards import Guards
 from store.looks import Looks
 from store.next_due import Retention, due_by_now
 from store.reap import JOB, preview_reap, reap
-from tasks.context import Context, Planned, Tally, close_breakers
+from tasks.context import Context, Planned, Tally, close_breakers, tell_breakers
 from tasks.paused import count_paused
 
 
@@ -90,11 +91,18 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     tally = Tally(ctx.stop, ctx.pace)
     policies = ctx.retention(scopes)
     batches = reap(
-        ctx.database, policies, ctx.stamp, ctx.size, ctx.policy.release_delay, ctx.guards
+        ctx.database,
+        policies,
+        ctx.stamp,
+        ctx.size,
+        ctx.policy.release_delay,
+        ctx.guards,
+        ctx.policy.undo_window,
     )
     for done in batches:
         if tally.add(done):
             break
+    tell_breakers(ctx, JOB, [scope for scope, _ in policies])
     close_breakers(ctx, JOB, tally, [scope for scope, _ in policies])
     count_paused(ctx, JOB, tally, scopes, lambda ctx, some: preview(ctx, some or ()))
     return Report(

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from config.errors import ConfigError
@@ -273,13 +274,14 @@ def by_hand(
     policy: Policy,
     requested_by: str,
     overrides: Sequence[str] = (),
+    asked: dict[str, Any] | None = None,
 ) -> runs.Run:
     """Run a job here and now, part after part, until it is done or the process is to stop.
 
-    `scopes` None: wherever it has something to do. Raises StoreError where the run cannot be opened
-    or closed; everything else is in its record.
+    `scopes` None: wherever it has something to do. `asked`: what else is to be on record of it.
+    Raises StoreError where the run cannot be opened or closed; everything else is in its record.
     """
-    run = runs.open_run(process.database, job, requested_by, overrides, uuid.uuid4())
+    run = runs.open_run(process.database, job, requested_by, overrides, uuid.uuid4(), asked=asked)
     try:
         if scopes is None:
             context = process.context(Stamp(run.started_at), policy=policy, lifted=overrides)

@@ -1,2 +1,5 @@
--- The outbox by state.
-select r.state, count(*) as count from maintenance.session_releases r group by r.state
+-- The outbox by state, less what has no transcript and is only kept to be restored.
+select r.state, count(*) as count
+from maintenance.session_releases r
+where r.session_id is not null
+group by r.state

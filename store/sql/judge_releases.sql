@@ -2,6 +2,7 @@
 -- Returns each with its verdict; only those `released` are left under the claim, to be asked for.
 --   named     a row of the scope names it: the entry is dropped
 --   held      a hold keeps it: looked at again later
+--   restorable  another row that names it may still be brought back: due when that is over
 --   suspect   our row of the transcript was written after its agent's had settled
 --   released  nobody is known to need it. Without a row of it here there is nothing else to judge.
 -- Race:   an entry counts only under our claim. A row that comes to name the transcript after this
@@ -14,7 +15,8 @@ with claimed as (
     for update
 ),
 judged as materialized (
-    select c.id, c.scope, c.session_id, {release_verdict} as verdict
+    select c.id, c.scope, c.session_id, {release_verdict} as verdict,
+        o.restorable_until
     from claimed c
     {release_facts}
     cross join lateral (select c.session_id) l

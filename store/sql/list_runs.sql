@@ -1,6 +1,6 @@
 -- The newest runs, of one job or of all, or one of them.
 select
-    r.id as run_id, r.job, r.slot, r.requested_by, r.overrides, r.state, r.started_at,
+    r.id as run_id, r.job, r.slot, r.requested_by, r.overrides, r.asked, r.state, r.started_at,
     r.finished_at, r.report, r.error, coalesce(p.more, false) as more,
     coalesce(f.failing, '{}') as failing
 from maintenance.runs r

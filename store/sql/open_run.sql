@@ -1,10 +1,10 @@
 -- A run begins, with its part 0: the one who finds what is to do and hands it out.
 with run as (
     insert into maintenance.runs
-        (id, job, slot, requested_by, overrides, request_id, policy, state, started_at)
+        (id, job, slot, requested_by, overrides, request_id, policy, asked, state, started_at)
     values (
         %(run_id)s, %(job)s, %(slot)s, %(requested_by)s, %(overrides)s, %(request_id)s,
-        %(policy)s::jsonb, 'running', %(now)s
+        %(policy)s::jsonb, %(asked)s::jsonb, 'running', %(now)s
     )
     returning id
 )

@@ -20,7 +20,7 @@ gone as (
         and ({held_row}) is not true
         and (a.settled_at, a.handle) > (p.after_at, p.after_handle)
         and (a.settled_at, a.handle) <= (p.upto_at, p.upto_handle)
-    returning a.scope, a.handle, a.session_id, a.settled_at as aged_by
+    returning a.scope, a.handle, a.session_id, a.settled_at as aged_by, {kept_record}
 ),
 {release_and_journal}
 {reap_result}

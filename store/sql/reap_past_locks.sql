@@ -26,7 +26,7 @@ gone as (
     delete from ledger.background_agents a
     using due d
     where a.scope = d.scope and a.handle = d.handle and a.rev = d.rev
-    returning a.scope, a.handle, a.session_id, a.settled_at as aged_by
+    returning a.scope, a.handle, a.session_id, a.settled_at as aged_by, {kept_record}
 ),
 {release_and_journal}
 {reap_result}

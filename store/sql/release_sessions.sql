@@ -3,6 +3,7 @@
 --   released  the transcript is gone now       absent   there was none (any more)
 --   named     a row of the scope names it      suspect  written after its row had settled
 --   held      a hold keeps it: looked at again later
+--   restorable  another row that names it may still be brought back: due when that is over
 --   locked    a writer holds it: tried again after a pause
 --   dead      of those locked: that was the last attempt
 --   cleared   suspect entries that went with a transcript that was released
@@ -16,7 +17,8 @@ with claimed as (
     for update
 ),
 judged as materialized (
-    select c.id, c.scope, c.session_id, c.attempts, {release_verdict} as verdict
+    select c.id, c.scope, c.session_id, c.attempts, {release_verdict} as verdict,
+        o.restorable_until
     from claimed c
     {release_facts}
     left join unnest(%(locked_scopes)s::text[], %(locked_session_ids)s::text[])

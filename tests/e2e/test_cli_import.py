@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from config.policy import parse_policy
+from config.settings import load_settings
 from store.database import Database
 from store.errors import StoreError
 from store.ledger_io import is_empty, load_lines
 from tests.e2e.command_line import CommandLine, agent, lines
 from tests.e2e.placed import Ledger
+from worker import frame
+from worker.context import Process
 
 
 @pytest.fixture
@@ -263,3 +267,17 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(
     cli: CommandLine, file: str, problem: str
 ) -> None:
     assert problem in cli.refusal("import", file)
+
+
+def test_what_settled_long_ago_is_found_by_the_next_tick(cli: CommandLine, ledger: Ledger) -> None:
+    """Without waiting for the hourly look at all scopes."""
+    policy = parse_policy('[defaults]\nmax_age = "1h"\n', "policy.toml")
+    with closing(Process(load_settings({"MAINT_DATABASE_URL": ledger.url}), policy)) as process:
+        assert not [*frame.tick(process, "reap")]
+        ledger.finished("a")
+        exported = cli.run("export").stdout
+        ledger.do("delete from public.background_agents; delete from maintenance.schedule")
+
+        cli.run("import", "-", stdin=exported)
+
+        assert [*frame.tick(process, "reap")]

@@ -176,7 +176,12 @@ def test_history_has_the_newest_run_first(cli: CommandLine, ledger: Ledger) -> N
     assert [run["job"] for run in of_job] == ["release_sessions"]
     assert "only the newest 1 runs are shown" in newest.stderr
     assert newest.stdout.splitlines()[1].split()[2:4] == ["reap", "succeeded"]
-    assert "lifting floors" in cli.run("history").stdout
+    assert [run["asked"] for run in runs] == [
+        {"scopes": ["s"], "policy": {"max_age": "1h"}},
+        {"scopes": ["s"], "policy": None},
+        {"scopes": ["s"], "policy": {"keep": 1}},
+    ]
+    assert "keep 1, s, lifting floors" in cli.run("history").stdout
 
 
 def test_an_unknown_job_is_not_an_empty_history(cli: CommandLine) -> None:
@@ -221,6 +226,27 @@ def test_status(cli: CommandLine, ledger: Ledger, tmp_path: Path) -> None:
         assert job["next_due"] % job["period_ms"] == 0
     assert "a_tag: Why it cannot." in shown
     assert "(late)" in shown
+
+
+def test_status_says_how_long_the_backlog_takes(
+    cli: CommandLine, ledger: Ledger, tmp_path: Path
+) -> None:
+    """At the pace of the runs that ended within the last hour; without any, it says so."""
+    ledger.finished("a", "b", "c", "d")
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[defaults]\nkeep = 1\n")
+    before = cli.run("status", "--policy", str(policy)).stdout
+    cli.json("reap", "--scope", "s", "--keep", "3")
+    ledger.do("update maintenance.runs set started_at = started_at - 600000")
+
+    found = cli.json("status", "--policy", str(policy))["backlog"]["reap"]
+    shown = cli.run("status", "--policy", str(policy)).stdout
+
+    assert "backlog      reap: 3 rows are due; nothing was done within the last hour" in before
+    assert (found["rows"], found["done_lately"]) == (2, 1)
+    assert 1_200_000 <= found["left_ms"] < 1_260_000
+    assert "backlog      reap: 2 rows are due; 1 were done within the last 10 min" in shown
+    assert "so the rest takes about 20 min" in shown
 
 
 def test_policy_check(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ INDEXES = {
 WITHOUT = {
     "agent_put": "looks nothing up but its own key's conflict",
     "import_agents": "looks nothing up but its own keys' conflicts",
+    "restore_row": "looks nothing up but its entry's and its own key",
     "ledger_empty": "stops at the first row it meets",
     "doctor_statuses": "stops at the first rows it meets",
     "probe_table_locks": "reads nothing",
@@ -285,6 +286,22 @@ def test_batch_begins_in_the_index_after_the_last_key_of_the_one_before(
         scans = plan.scans_of(index)
         assert scans
         assert all(begins in scan["Index Cond"] for scan in scans), str(plan)
+
+
+@pytest.mark.parametrize("statement", ["reap", "reap_past_locks", "reap_unsettled"])
+def test_undo_that_is_off_computes_nothing(explained: ExplainingDatabase, statement: str) -> None:
+    """No document is made of any row, and none is asked whether it should be."""
+
+    def planned(undo_ms: int | None) -> str:
+        params = {**explained.params[statement], "undo_ms": undo_ms}
+        with explained.transaction() as tx:
+            plan = tx._connection.execute(
+                b"explain (verbose) " + explained.statements[statement], params
+            )
+            return "\n".join(str(row["QUERY PLAN"]) for row in plan)
+
+    assert "to_jsonb" not in planned(None)
+    assert "to_jsonb" in planned(86_400_000)
 
 
 def test_every_statement_on_the_ledger_is_explained_here() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -26,6 +28,8 @@ _REMEDY: Final = {
 }
 # Of what these work on no agent need be left.
 _WITHOUT_AGENTS: Final = ("release_sessions", "drain_harvest")
+# How many scopes are named whose breaker is open.
+_BREAKERS_NAMED: Final = 5
 # Nothing is flipped in any scope while one of these lasts.
 _HELD_BY_ALL: Final = ("silence", "mass")
 _ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
@@ -35,8 +39,13 @@ _ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def perform(job: str, asked: Asked, policy_for: Callable[[Settings], Policy]) -> int:
-    """Do a job here and now; gives the exit code."""
+def perform(
+    job: str,
+    asked: Asked,
+    policy_for: Callable[[Settings], Policy],
+    arms: Mapping[str, timedelta | int | None] = MappingProxyType({}),
+) -> int:
+    """Do a job here and now; gives the exit code. `arms`: those that the flags name."""
     from config.requested import names_nothing
     from store import needs
 
@@ -51,7 +60,7 @@ def perform(job: str, asked: Asked, policy_for: Callable[[Settings], Policy]) ->
             return _dry_run(process, job, asked)
         if not asked.is_meant(f"Run {job} over every scope of this database?"):
             return FAILED
-        return _run(process, job, asked)
+        return _run(process, job, asked, arms)
 
 
 def _doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
@@ -101,7 +110,10 @@ def _dry_run(process: Process, job: str, asked: Asked) -> int:
     return DONE
 
 
-def _run(process: Process, job: str, asked: Asked) -> int:
+def _run(
+    process: Process, job: str, asked: Asked, arms: Mapping[str, timedelta | int | None]
+) -> int:
+    from config.requested import arms_in_words
     from store.errors import StoreError
     from store.overview import progress
     from worker.frame import by_hand
@@ -125,14 +137,35 @@ def _run(process: Process, job: str, asked: Asked) -> int:
             policy=process.policy,
             requested_by=asker,
             overrides=asked.overrides,
+            asked={
+                "scopes": None if asked.scopes is None else [*asked.scopes],
+                "policy": arms_in_words(arms) or None,
+            },
         )
     code = _show_run(run, as_json=asked.as_json)
+    tripped = "skipped/breaker" in run.report
+    if tripped:
+        complain(_tripped(process, job, run.report["skipped/breaker"]))
     paused = concerning(process, job, asked.scopes)
     for sentence in sentences(paused):
         complain(sentence)
     if "skipped/paused" in run.report and not paused:
         complain(f"{job} was paused while it ran, and is not any more; run it again")
-    return FAILED if paused or "skipped/paused" in run.report else code
+    return FAILED if tripped or paused or "skipped/paused" in run.report else code
+
+
+def _tripped(process: Process, job: str, rows: int) -> str:
+    """Which breakers left these rows alone, and what lets them go."""
+    from store.breakers import list_open
+
+    scopes = [each.scope for each in list_open(process.database, job, _BREAKERS_NAMED)]
+    named = ", ".join(repr(show.printable(scope)) for scope in scopes if scope)
+    where = f" ({named}{' and others' if len(scopes) == _BREAKERS_NAMED else ''})" if named else ""
+    command = job.replace("_", "-")
+    return (
+        f"breakers{where} left {rows} rows alone; look whether so many are meant, and let them go "
+        f"with `sema-maintenance {command} --scope S --override breakers`"
+    )
 
 
 def _show_run(run: Run, *, as_json: bool) -> int:
@@ -144,9 +177,16 @@ def _show_run(run: Run, *, as_json: bool) -> int:
         click.echo(f"{run.job} {run.state} in {took}: {show.counts(report)}")
     if run.error is not None:
         complain(f"{run.job} failed: {run.error}")
-    failed = report.get("failed", 0) if run.job == "release_sessions" else 0
-    if failed:
-        complain(f"{failed} releases failed and are tried again; `releases list` says why")
+    failed, dead = (report.get(arm, 0) for arm in ("failed", "dead"))
+    if run.job != "release_sessions":
+        failed = dead = 0
+    if failed > dead:
+        complain(f"{failed - dead} releases failed and are tried again; `releases list` says why")
+    if dead:
+        complain(
+            f"{dead} releases failed for the last time and are dead; `releases list` says why, and "
+            "`releases rearm` lets them be tried again once that is mended"
+        )
     # By hand nothing but a signal ends a run with work left.
     if held := [cause for cause in _HELD_BY_ALL if f"skipped/{cause}" in report]:
         say(

@@ -30,6 +30,10 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "pause": "worker.cli.pause:pause",
         "resume": "worker.cli.pause:resume",
     },
+    "Undo": {
+        "restore": "worker.cli.restore:restore",
+        "erase": "worker.cli.restore:erase",
+    },
     "Look": {
         "agents": "worker.cli.agents:agents",
         "scopes": "worker.cli.agents:scopes",

@@ -18,14 +18,18 @@ from worker.cli.target import ledger
 if TYPE_CHECKING:
     from config.policy import Policy
     from config.settings import Settings
+    from store.breakers import Open
     from store.overview import Slot
     from store.pauses import Pause
     from store.requests import Request
     from store.runs import Run
+    from worker.backlogs import Ahead
     from worker.context import Process
 
 _RUNS_SHOWN = 20
 _PAUSES_SHOWN = 50
+_BREAKERS_SHOWN = 20
+_BREAKERS_READ = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,15 @@ def _row(entry: Entry) -> tuple[object, ...]:
     return (show.when(run.started_at), run.job, run.state, took, _who(entry), did)
 
 
+def _given(asked: Mapping[str, Any]) -> list[str]:
+    """What a command by hand was asked for."""
+    scopes = asked.get("scopes")
+    words = [f"{arm} {value}" for arm, value in _arms(asked.get("policy"))]
+    if scopes is None:
+        return [*words, "all scopes"]
+    return [*words, scopes[0] if len(scopes) == 1 else f"{len(scopes)} scopes"]
+
+
 def _who(entry: Entry) -> str:
     """Who asked, and for what beyond the usual."""
     asked: Run | Request | None = entry.run or entry.request
@@ -151,6 +164,8 @@ def _who(entry: Entry) -> str:
         words += [f"{arm} {value}" for arm, value in _arms(entry.request.policy)]
         scopes = entry.request.scopes
         words.append("all scopes" if scopes is None else f"{len(scopes)} scopes")
+    if entry.run is not None and entry.run.asked is not None:
+        words += map(show.printable, _given(entry.run.asked))
     if asked.overrides:
         words.append(f"lifting {', '.join(map(str, asked.overrides))}")
     return ", ".join(words)
@@ -183,8 +198,9 @@ class JobStatus:
 @options.as_json
 def status(policy_file: Path | None, as_json: bool) -> int:
     """Show where each job stands, and what of the ledger the jobs are about."""
-    from store import figures, memory_boundary, pauses
+    from store import breakers, figures, memory_boundary, pauses, undo
     from store.needs import STATUS
+    from worker.backlogs import backlogs
 
     def policy(settings: Settings) -> Policy:
         from config.policy import load_policy
@@ -199,6 +215,9 @@ def status(policy_file: Path | None, as_json: bool) -> int:
         releases = figures.releases(process.database)
         warnings = memory_boundary.in_force(process.database)
         paused = pauses.in_force(process.database)
+        before_it = backlogs(process)
+        held = breakers.list_open(process.database, None, _BREAKERS_READ)
+        restorable = undo.count_restorable(process.database)
     if as_json:
         show.document(
             {
@@ -206,13 +225,52 @@ def status(policy_file: Path | None, as_json: bool) -> int:
                 "jobs": [asdict(each) for each in jobs],
                 "agents": live,
                 "session_releases": releases,
+                "restorable": restorable,
                 "memory_warnings": warnings,
                 "pauses": [asdict(each) for each in paused],
+                "breakers": [asdict(each) for each in held],
+                "backlog": {job: asdict(each) for job, each in before_it.items()},
             }
         )
     else:
-        _show(database, jobs, live, releases, warnings, paused)
+        _show(database, jobs, live, releases, warnings, paused, restorable)
+        _show_backlogs(before_it)
+        _show_breakers(held)
     return DONE
+
+
+def _show_backlogs(before_it: Mapping[str, Ahead]) -> None:
+    due = {job: each for job, each in before_it.items() if each.rows != 0}
+    if due:
+        click.echo()
+    for job, each in due.items():
+        said = "more rows are due than could be counted in time"
+        if each.rows is not None:
+            said = f"{each.rows} rows are due"
+        pace = "nothing was done within the last hour"
+        if each.done_lately:
+            pace = f"{each.done_lately} were done within the last {show.span(each.lately_ms)}"
+            if each.left_ms is not None:
+                pace += f", so the rest takes about {show.span(each.left_ms)}"
+        click.echo(f"backlog      {job}: {said}; {pace}")
+
+
+def _show_breakers(held: Sequence[Open]) -> None:
+    if held:
+        click.echo()
+    for each in held[:_BREAKERS_SHOWN]:
+        where = f" in scope {show.printable(each.scope)!r}" if each.scope else ""
+        remedy = (
+            f"; `{each.job.replace('_', '-')} --scope S --override breakers` lets it go on"
+            if each.holds_until is None and each.scope
+            else ""
+        )
+        click.echo(
+            f"breaker      {each.job}{where}, since {show.when(each.opened_at)} UTC: {each.detail}"
+            f"{remedy}"
+        )
+    if (more := len(held) - _BREAKERS_SHOWN) > 0:
+        click.echo(f"breaker      and {more} more; `status --json` lists them")
 
 
 def _jobs(process: Process) -> list[JobStatus]:
@@ -247,10 +305,13 @@ def _show(
     releases: Mapping[str, int],
     warnings: Mapping[str, str],
     paused: Sequence[Pause],
+    restorable: int,
 ) -> None:
     click.echo(f"database     {database}")
     click.echo(f"agents       {show.counts(dict(live))}")
     click.echo(f"transcripts  {show.counts(dict(releases))}")
+    if restorable:
+        click.echo(f"deleted      {restorable} can be restored; `restore --list` shows which")
     for tag, detail in warnings.items():
         click.echo(f"memory       {tag}: {detail}")
     for each in paused[:_PAUSES_SHOWN]:

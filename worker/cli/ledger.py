@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -40,6 +40,7 @@ def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
     from store.errors import StoreError
     from store.ledger_io import import_lines
     from store.needs import IMPORT
+    from store.next_due import look_again
 
     name = show.printable(str(file.name)) if file is not sys.stdin.buffer else "-"
     stored: Counter[str] = Counter()
@@ -58,6 +59,10 @@ def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
         except (StoreError, KeyboardInterrupt):
             say(f"{name}: of the first {read} lines {_worded(stored)} are stored; import it again")
             raise
+        finally:
+            # WHY suppressed: they are found within the hour even so.
+            with suppress(StoreError):
+                look_again(process.database)
     if as_json:
         counts = {noun: stored[kind] for kind, noun in _NOUNS.items()}
         show.document({"file": name, "stored": counts, "refused": refused})

@@ -118,7 +118,7 @@ def _load(path: Path | None) -> Policy:
 
 def _sets(found: Policy) -> Iterator[tuple[str, dict[str, str]]]:
     """What each part of the file sets, in the words of the file."""
-    file = {"release_delay": found.release_delay}
+    file = {"release_delay": found.release_delay, "undo_window": found.undo_window}
     yield (
         "file",
         _worded(file) | ({"allow_short_retention": "true"} if found.allow_short_retention else {}),

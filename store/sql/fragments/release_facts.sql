@@ -9,7 +9,8 @@ left join lateral (
 cross join lateral (
     select
         greatest(max(e.settled_at), max(e.accepted_until)) as ended_at,
-        bool_or({held_entry}) as held
+        bool_or({held_entry}) as held,
+        max(e.restorable_until) filter (where e.record is not null) as restorable_until
     from maintenance.session_releases e
     where e.scope = c.scope and e.session_id = c.session_id
 ) o

@@ -37,12 +37,19 @@ def test_an_empty_file_is_an_empty_policy() -> None:
     assert parse_policy("", "no policy file") == Policy.empty()
 
 
+@pytest.mark.parametrize("said", ["", 'undo_window = "off"', 'undo_window = "0s"'])
+def test_undo_is_off_where_nobody_sets_a_window(said: str) -> None:
+    """What is kept for no time could not be brought back, and is not kept."""
+    assert parse_policy(said, "policy.toml").undo_window is None
+
+
 def test_a_whole_file_is_read() -> None:
     """Every key of the file ends up in its field."""
     policy = parse_policy(
         """
         allow_short_retention = true
         release_delay = "0s"
+        undo_window = "7d"
         [schedule]
         reap = "10m"
         flip_stale_running = "1s"
@@ -63,6 +70,7 @@ def test_a_whole_file_is_read() -> None:
 
     assert policy.allow_short_retention is True
     assert policy.release_delay == timedelta(0)
+    assert policy.undo_window == 7 * DAY
     assert policy.schedule == {
         "reap": timedelta(minutes=10),
         "flip_stale_running": timedelta(seconds=1),

@@ -43,6 +43,8 @@ KEEP_RANGE = "is not a whole number from 0 to 9223372036854775807"
         ("release_delay = '5'", 'release_delay = "5" has no unit', '"1h30m" or "30d".'),
         ("release_delay = 5", "release_delay = 5 is not a text with a unit", 'such as "30d".'),
         ("release_delay = 'off'", 'release_delay = "off" is not a duration', '"30d".'),
+        ("undo_window = 7", "undo_window = 7 is not a text with a unit", 'or "off".'),
+        ("undo_windw = '7d'", 'undo_windw = "7d" is not a known key', '"undo_window"?'),
         ("release_delay = true", "release_delay = true is not a text", 'such as "30d".'),
         ("[defaults]\nmax_age = 30", "[defaults] max_age = 30 is not a text", 'or "off".'),
         ("[defaults]\nmax_age = nan", "[defaults] max_age = nan is not a text", 'or "off".'),

@@ -167,7 +167,7 @@ def test_known_series_begin_at_zero() -> None:
                 *("paused", "sighting", "checkpoint_locked", "undated_checkpoint"),
                 *("failing", "no_checkpoints"),
             ),
-            "release_sessions": ("paused", "hold"),
+            "release_sessions": ("paused", "hold", "undo"),
             "drain_harvest": ("paused", "failing"),
         }.items()
         for reason in reasons

@@ -1,0 +1,23 @@
+-- What undo keeps of rows whose window is over goes; entries that were only there for it go with it.
+-- Locks:  up to %(batch_max)s entries, SKIP LOCKED.
+-- Index:  session_releases_window (restorable_until, id) where record is not null.
+with over as materialized (
+    select r.id, r.state
+    from maintenance.session_releases r
+    where r.record is not null and r.restorable_until <= %(before)s
+    order by r.restorable_until, r.id
+    limit %(batch_max)s
+    for update skip locked
+),
+dropped as (
+    delete from maintenance.session_releases r
+    using over o
+    where r.id = o.id and o.state = 'kept'
+),
+emptied as (
+    update maintenance.session_releases r
+    set record = null
+    from over o
+    where r.id = o.id and o.state <> 'kept'
+)
+select from over
