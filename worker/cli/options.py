@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from store.guards import GUARDS_OF, LIFTABLE, not_lifted
 
@@ -33,6 +34,11 @@ _COUNT_MAX: Final = 2**63 - 1
 def _or_meant(name: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"it is one of {', '.join(known)}."
+
+
+def completed(words: Iterable[str], begun: str) -> list[CompletionItem]:
+    """What a shell is offered of these words."""
+    return [CompletionItem(word) for word in words if word.startswith(begun)]
 
 
 class Name(click.ParamType[str]):
@@ -111,6 +117,15 @@ class Guard(click.ParamType[str]):
             self.fail(f"{problem}.", param, ctx)
         return value
 
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The guards that the job has."""
+        return completed((*GUARDS_OF.get(self.job, ()), "all"), incomplete)
+
 
 def overrides(job: str) -> Callable[[Command], Command]:
     """The option that lifts guards for one run of the job."""
@@ -136,6 +151,15 @@ class Job(click.ParamType[str]):
         if name not in JOBS:
             self.fail(f"there is no job {value!r}; {_or_meant(name, JOBS)}", param, ctx)
         return name
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The jobs as their commands are called."""
+        return completed([job.replace("_", "-") for job in JOBS], incomplete)
 
 
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, complain, say
@@ -41,6 +42,15 @@ class PausableJobs(click.ParamType[tuple[str, ...]]):
         if job == _AUDIT:
             self.fail("audit-memory only looks, so there is nothing to pause.", param, ctx)
         return (job,)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The jobs that can be paused, as their commands are called, and `all`."""
+        return options.completed([*(j.replace("_", "-") for j in _PAUSABLE), ALL], incomplete)
 
 
 def _target(command: Any) -> Any:
