@@ -176,7 +176,8 @@ def _show_run(run: Run, *, as_json: bool) -> int:
         took = show.span((run.finished_at or run.started_at) - run.started_at)
         click.echo(f"{run.job} {run.state} in {took}: {show.counts(report)}")
     if run.error is not None:
-        complain(f"{run.job} failed: {run.error}")
+        what = "was not done in full" if run.state == "partial" else "failed"
+        complain(f"{run.job} {what}: {run.error}")
     failed, dead = (report.get(arm, 0) for arm in ("failed", "dead"))
     if run.job != "release_sessions":
         failed = dead = 0
