@@ -310,7 +310,9 @@ def test_a_failing_run_says_why_and_is_not_a_success(cli: CommandLine, ledger: L
 
     assert ended.code == 1
     [problem] = ended.problems
-    assert problem == "reap was not done in full: scope s: Postgres reported: rows of this ledger stay"
+    assert (
+        problem == "reap was not done in full: scope s: Postgres reported: rows of this ledger stay"
+    )
     assert json.loads(ended.stdout)["state"] == "partial"
     assert ledger.handles() == ["a"]
     assert ledger.last_run()["state"] == "partial"
