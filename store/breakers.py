@@ -30,6 +30,8 @@ class Allowance:
         self._most = guards.breaker_rows if guards.breakers else None
         self._run_id = run_id
         self._limits: dict[str, int] = {}
+        # How many rows of each scope the whole run may change.
+        self.whole: dict[str, int] = {}
 
     def left(
         self, tx: Transaction, scopes: Sequence[str], changed: Mapping[str, int]
@@ -57,6 +59,7 @@ class Allowance:
                 # WHY one at least: a person is to look at what is much, not at every small scope.
                 share = max(1, int((row["rows"] + gone) * self._share))
                 limits[scope] = min(limits[scope], share)
+        self.whole |= limits
         return {scope: limit - changed.get(scope, 0) for scope, limit in limits.items()}
 
 
@@ -81,11 +84,23 @@ class Open:
     detail: str
 
 
-def list_open(database: Database, job: str | None, limit: int) -> list[Open]:
-    """What holds a job, or any, at present; the newest first."""
+def list_open(database: Database, limit: int) -> tuple[list[Open], int]:
+    """What holds jobs at present, the newest first, and how much there is beyond the limit."""
     with database.transaction(read_only=True) as tx:
-        rows = tx.rows("list_breakers", {"job": job, "limit": limit})
-    return [Open(**row) for row in rows]
+        rows = tx.rows("list_breakers", {"limit": limit})
+    there = max((row.pop("there") for row in rows), default=0)
+    return [Open(**row) for row in rows], there - len(rows)
+
+
+def held_back(database: Database, run_id: UUID, limit: int) -> tuple[list[str], int]:
+    """The scopes in which open breakers held rows back from a run, and how many more there are.
+
+    Those with the most rows first. Of a run whose journal is rolled up nothing is known any more.
+    """
+    with database.transaction(read_only=True) as tx:
+        rows = tx.rows("held_by_breakers", {"run_id": run_id, "limit": limit})
+    there = max((row["there"] for row in rows), default=0)
+    return [row["scope"] for row in rows], there - len(rows)
 
 
 def opened(database: Database, job: str, scopes: Sequence[str], since: int) -> dict[str, str]:
@@ -95,11 +110,21 @@ def opened(database: Database, job: str, scopes: Sequence[str], since: int) -> d
         return {row["scope"]: row["detail"] for row in tx.rows("opened_breakers", params)}
 
 
-def trip(tx: Transaction, job: str, stamped: Mapping[str, Any], due: Mapping[str, int]) -> None:
-    """Open the breakers of scopes in which so many rows more are due than the run may change."""
+def trip(
+    tx: Transaction,
+    job: str,
+    stamped: Mapping[str, Any],
+    due: Mapping[str, int],
+    limits: Mapping[str, int],
+) -> None:
+    """Open the breakers of scopes in which so many rows more are due than the run may change.
+
+    `limits`: how many rows the whole run may change in each of them.
+    """
     if due:
         details = [
-            f"a run may change no more rows here, and {n} more were due" for n in due.values()
+            f"a run may change no more than {limits[scope]} rows here, and {n} more were due"
+            for scope, n in due.items()
         ]
         tx.do("trip_breakers", {**stamped, "job": job, "scopes": [*due], "details": details})
 

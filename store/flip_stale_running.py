@@ -222,7 +222,7 @@ class _Judged:
             if scope not in limits or met[scope] <= limits[scope]:
                 within.append(row)
         more = met - Counter(row["scope"] for row in within)
-        trip(tx, JOB, stamped, more)
+        trip(tx, JOB, stamped, more, self.allowance.whole)
         return within, left + Counter({(s, "skipped", "breaker"): n for s, n in more.items()})
 
     def next_row(

@@ -151,7 +151,7 @@ class _Deletion:
         spent = [p.scope for p in places if left.get(p.scope) == 0 and p.scope not in held.scopes]
         if spent:
             due = self.run.due(tx, spent, held)
-            trip(tx, JOB, stamped, due)
+            trip(tx, JOB, stamped, due, self.run.allowance.whole)
             found |= {(s, "skipped", "breaker"): n for s, n in due.items()}
         return found
 

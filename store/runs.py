@@ -39,7 +39,8 @@ class Run:
     error: str | None = None
     more: bool = False
     failing: dict[str, str] = field(default_factory=dict)
-    # Of a command by hand: the scopes (None: all) and the arms that were given, by name.
+    # Of a command by hand: the scopes (None: all) and the arms that were given, by name, and what
+    # other flags named.
     asked: dict[str, Any] | None = None
     # By how much the slot before this tick's lay in the future: a clock was ahead then.
     ahead_ms: int = 0

@@ -14,11 +14,14 @@ alter table maintenance.run_parts
 -- rolled_up_at: set once the run's duration, and with it its right to be counted from its own rows,
 -- went into journal_totals. From then on its report stays as it is. request_id, policy: the request
 -- that the run was opened for, and the policy that it took over from it.
+-- asked: what a command by hand was given: scopes (null: all) and policy (the arms of its flags, or
+-- null).
 -- WHY not valid: every old row is, and reading them all would keep writers waiting.
 alter table maintenance.runs
     add column rolled_up_at bigint,
     add column request_id uuid,
     add column policy jsonb,
+    add column asked jsonb,
     drop constraint runs_state_check,
     add constraint runs_state_check
         check (state in ('running', 'succeeded', 'partial', 'failed')) not valid;

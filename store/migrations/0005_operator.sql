@@ -55,6 +55,3 @@ create table maintenance.actions (
     detail jsonb not null default '{}'
 );
 create index actions_at on maintenance.actions (at);
-
--- What a command by hand was asked for: scopes (null: all) and policy (the arms given by flags, or null).
-alter table maintenance.runs add column asked jsonb;

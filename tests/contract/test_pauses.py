@@ -184,7 +184,7 @@ def test_breaker_of_a_paused_scope_stays_open(process: Process) -> None:
     """A run with the breakers lifted closes those of the scopes that it has worked through."""
     with process.database.transaction() as tx:
         stamped = Stamp(1).next_batch()
-        breakers.trip(tx, "reap", stamped, {"s": 9, "t": 9})
+        breakers.trip(tx, "reap", stamped, {"s": 9, "t": 9}, {"s": 1, "t": 1})
     pause(process, "s")
 
     by_hand(process, lifting=("breakers",))

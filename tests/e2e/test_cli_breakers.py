@@ -50,6 +50,29 @@ def test_run_by_hand_fails_names_the_scope_and_says_what_lets_it_go(cli: Command
     assert cli.run("reap", "--all-scopes", "--yes").code == 0
 
 
+def test_run_by_hand_names_only_scopes_of_its_own(cli: CommandLine, ledger: Ledger) -> None:
+    """Also where their breakers opened before; those with the most rows first, the rest counted."""
+    cli.run("reap", "--scope", "s")
+    ledger.finished("e", "f", "g", "h", scope="t")
+    others = [f"u{n}" for n in range(5)]
+    for scope in others:
+        ledger.finished("i", "j", scope=scope)
+
+    again = cli.run("reap", "--scope", "t")
+    opened_before = cli.run("reap", "--scope", "t")
+    everywhere = cli.run("reap", "--all-scopes", "--yes")
+
+    assert "breakers ('t') left 4 rows alone" in again.stderr
+    assert (opened_before.code, "breakers ('t') left 4 rows alone" in opened_before.stderr) == (
+        1,
+        True,
+    )
+    assert (
+        "breakers ('t', 's', 'u0', 'u1', 'u2' and 2 more scopes) left 11 rows alone"
+        in everywhere.stderr
+    )
+
+
 def test_status_shows_what_is_open(cli: CommandLine) -> None:
     cli.run("reap", "--all-scopes", "--yes")
 
@@ -58,7 +81,25 @@ def test_status_shows_what_is_open(cli: CommandLine) -> None:
 
     assert (found["job"], found["scope"], found["reason"]) == ("reap", "s", "rows")
     assert "breaker      reap in scope 's', since " in shown
-    assert "2 more were due; `reap --scope S --override breakers` lets it go on" in shown
+    assert (
+        "a run may change no more than 1 rows here, and 2 more were due; "
+        "`reap --scope S --override breakers` lets it go on" in shown
+    )
+
+
+def test_status_shows_a_few_and_counts_the_rest(cli: CommandLine, ledger: Ledger) -> None:
+    ledger.do(
+        "insert into maintenance.breakers (job, scope, reason, opened_at, detail)"
+        " select 'reap', 's' || n, 'rows', n, 'more were due' from generate_series(1, 1025) n"
+    )
+
+    found = cli.json("status")
+    shown = cli.run("status").stdout.splitlines()
+
+    assert [each["scope"] for each in found["breakers"]] == [f"s{n}" for n in range(1025, 25, -1)]
+    assert found["breakers_more"] == 25
+    assert len([line for line in shown if "breaker      reap in scope" in line]) == 20
+    assert "breaker      and 1005 more; `status --json` has up to 1000" in shown
 
 
 def test_tick_says_once_which_breaker_opened(
@@ -74,5 +115,7 @@ def test_tick_says_once_which_breaker_opened(
     [said] = [r for r in caplog.records if r.getMessage() == "breaker_opened"]
     assert said.levelno == logging.WARNING
     assert (said.job, said.scope) == ("reap", "s")  # type: ignore[attr-defined]
-    assert "2 more were due" in said.detail  # type: ignore[attr-defined]
+    assert said.detail == (  # type: ignore[attr-defined]
+        "a run may change no more than 1 rows here, and 2 more were due"
+    )
     assert "--override breakers" in said.remedy  # type: ignore[attr-defined]

@@ -184,6 +184,22 @@ def test_history_has_the_newest_run_first(cli: CommandLine, ledger: Ledger) -> N
     assert "keep 1, s, lifting floors" in cli.run("history").stdout
 
 
+def test_history_has_the_policy_file_that_a_command_named(
+    cli: CommandLine, ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.finished("a")
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[defaults]\nkeep = 1\n")
+    cli.json("reap", "--scope", "s", "--policy", str(policy))
+
+    [run] = cli.json("history")
+    shown = cli.run("history").stdout
+
+    flags = {"policy_file": str(policy)}
+    assert run["asked"] == {"scopes": ["s"], "policy": None, "flags": flags}
+    assert f"policy_file {policy}, s" in shown
+
+
 def test_an_unknown_job_is_not_an_empty_history(cli: CommandLine) -> None:
     assert "there is no job 'reep'; did you mean reap?" in cli.refusal("history", "--job", "reep")
 

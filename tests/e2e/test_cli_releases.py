@@ -72,6 +72,32 @@ def test_a_list_that_was_cut_says_so_and_an_empty_one_too(cli: CommandLine, ledg
     assert "only the newest 2 entries are shown" in cut.stderr
 
 
+def test_what_failed_for_the_last_time_is_told_apart(cli: CommandLine, ledger: Ledger) -> None:
+    ledger.session("last")
+    ledger.session("first")
+    queue(ledger, "last", "pending")
+    queue(ledger, "first", "pending")
+    ledger.do(
+        "update maintenance.session_releases set attempts = 0 where session_id = 'first';"
+        " create function refuse() returns trigger language plpgsql as"
+        " $$begin raise 'no'; end$$;"
+        " create trigger refuse before delete on public.agent_sessions"
+        " for each row execute function refuse()"
+    )
+
+    try:
+        ended = cli.run("release-sessions", *ALL)
+    finally:
+        ledger.do("drop trigger refuse on public.agent_sessions; drop function refuse")
+
+    assert ended.code == 1
+    assert "1 releases failed and are tried again; `releases list` says why" in ended.stderr
+    assert (
+        "1 releases failed for the last time and are dead; `releases list` says why, and "
+        "`sema-maintenance releases rearm --state dead` lets them be tried again" in ended.stderr
+    )
+
+
 def test_dead_entries_are_armed_again_on_record_and_released_then(
     cli: CommandLine, ledger: Ledger
 ) -> None:
@@ -88,6 +114,7 @@ def test_dead_entries_are_armed_again_on_record_and_released_then(
     assert ledger.journal()["rearm_releases/rearmed/dead"] == 1
     [shown, *_] = cli.json("history")
     assert (shown["job"], shown["report"]) == ("rearm_releases", {"rearmed/dead": 1})
+    assert shown["asked"] == {"scopes": ["s"], "policy": None, "flags": {"state": "dead"}}
     assert cli.json("release-sessions", *ALL)["report"] == {"released": 1}
     assert ledger.transcripts("s") == []
     assert [row["state"] for row in ledger.query("select * from maintenance.session_releases")] == [

@@ -1,5 +1,6 @@
 """A database of release 0.1.0 is brought to this one while its workers write to it."""
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from psycopg.rows import dict_row
 
 from store.database import Database
 from store.errors import TimedOut
-from store.migrate import Patience, migrate
+from store.migrate import Migration, Patience, migrate, shipped
 from tests.conftest import Servers
 from tests.ledgers import VERSIONS, create_own_tables_of_0_1_0, fresh_database
 from tests.waiting import wait_until
@@ -193,6 +194,17 @@ def test_upgrade_that_gave_up_changed_nothing(upgrade: Upgrade) -> None:
         "run `sema-maintenance migrate` again, or stop the workers for as long as it takes"
     )
     assert upgrade.migrate() == ALL[2:]
+
+
+@pytest.mark.parametrize("migration", shipped()[1:], ids=lambda migration: migration.name)
+def test_what_alters_a_table_in_use_locks_it_first(migration: Migration) -> None:
+    """Else it would be waited for in one long turn, with workers' writes behind it."""
+    altered = set(re.findall(r"alter table (maintenance\.\w+)(?! validate)\b", migration.text))
+    made = set(re.findall(r"create table (maintenance\.\w+)", migration.text))
+    locked = re.search(r"^lock table ([^;]+?)\s+in access exclusive", migration.text, re.MULTILINE)
+    in_turns = set() if locked is None else set(re.findall(r"maintenance\.\w+", locked[1]))
+
+    assert altered - made <= in_turns
 
 
 def test_index_build_that_gave_up_is_made_again(upgrade: Upgrade) -> None:

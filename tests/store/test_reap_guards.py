@@ -345,6 +345,7 @@ def test_a_scope_without_an_arm_is_not_even_counted(ledger_of: Guarded) -> None:
 # Breakers
 
 LIMITED = replace(GUARDED, breaker_rows=4)
+_FOUR_AND_SIX = "a run may change no more than 4 rows here, and 6 more were due"
 
 
 def ten_due(scope: str = SCOPE) -> list[AgentRecord]:
@@ -377,7 +378,7 @@ def test_a_breaker_lets_a_run_delete_so_many_rows_of_a_scope_and_then_opens(
     assert ledger_of.handles(OTHER_SCOPE) == []
     assert ledger_of.select(
         "select job, scope, reason, opened_at, detail from maintenance.breakers"
-    ) == [(JOB, SCOPE, "rows", NOW, "a run may change no more rows here, and 6 more were due")]
+    ) == [(JOB, SCOPE, "rows", NOW, _FOUR_AND_SIX)]
 
 
 def test_an_open_breaker_stays_until_a_person_lets_a_run_finish(ledger_of: Guarded) -> None:

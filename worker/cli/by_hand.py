@@ -28,7 +28,7 @@ _REMEDY: Final = {
 }
 # Of what these work on no agent need be left.
 _WITHOUT_AGENTS: Final = ("release_sessions", "drain_harvest")
-# How many scopes are named whose breaker is open.
+# How many scopes are named in which a breaker held rows back.
 _BREAKERS_NAMED: Final = 5
 # Nothing is flipped in any scope while one of these lasts.
 _HELD_BY_ALL: Final = ("silence", "mass")
@@ -44,8 +44,12 @@ def perform(
     asked: Asked,
     policy_for: Callable[[Settings], Policy],
     arms: Mapping[str, timedelta | int | None] = MappingProxyType({}),
+    flags: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Do a job here and now; gives the exit code. `arms`: those that the flags name."""
+    """Do a job here and now; gives the exit code. `arms`: those that the flags name.
+
+    `flags`: what else was given and is to be on record.
+    """
     from config.requested import names_nothing
     from store import needs
 
@@ -60,7 +64,7 @@ def perform(
             return _dry_run(process, job, asked)
         if not asked.is_meant(f"Run {job} over every scope of this database?"):
             return FAILED
-        return _run(process, job, asked, arms)
+        return _run(process, job, asked, arms, flags)
 
 
 def _doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
@@ -111,7 +115,11 @@ def _dry_run(process: Process, job: str, asked: Asked) -> int:
 
 
 def _run(
-    process: Process, job: str, asked: Asked, arms: Mapping[str, timedelta | int | None]
+    process: Process,
+    job: str,
+    asked: Asked,
+    arms: Mapping[str, timedelta | int | None],
+    flags: Mapping[str, str],
 ) -> int:
     from config.requested import arms_in_words
     from store.errors import StoreError
@@ -140,12 +148,13 @@ def _run(
             asked={
                 "scopes": None if asked.scopes is None else [*asked.scopes],
                 "policy": arms_in_words(arms) or None,
+                **({"flags": {**flags}} if flags else {}),
             },
         )
     code = _show_run(run, as_json=asked.as_json)
     tripped = "skipped/breaker" in run.report
     if tripped:
-        complain(_tripped(process, job, run.report["skipped/breaker"]))
+        complain(_tripped(process, run))
     paused = concerning(process, job, asked.scopes)
     for sentence in sentences(paused):
         complain(sentence)
@@ -154,17 +163,18 @@ def _run(
     return FAILED if tripped or paused or "skipped/paused" in run.report else code
 
 
-def _tripped(process: Process, job: str, rows: int) -> str:
-    """Which breakers left these rows alone, and what lets them go."""
-    from store.breakers import list_open
+def _tripped(process: Process, run: Run) -> str:
+    """Which breakers left rows of the run alone, how many, and what lets them go."""
+    from store.breakers import held_back
 
-    scopes = [each.scope for each in list_open(process.database, job, _BREAKERS_NAMED)]
-    named = ", ".join(repr(show.printable(scope)) for scope in scopes if scope)
-    where = f" ({named}{' and others' if len(scopes) == _BREAKERS_NAMED else ''})" if named else ""
-    command = job.replace("_", "-")
+    scopes, more = held_back(process.database, run.run_id, _BREAKERS_NAMED)
+    named = ", ".join(repr(show.printable(scope)) for scope in scopes)
+    where = f" ({named}{f' and {more} more scopes' if more else ''})" if named else ""
+    command = run.job.replace("_", "-")
     return (
-        f"breakers{where} left {rows} rows alone; look whether so many are meant, and let them go "
-        f"with `sema-maintenance {command} --scope S --override breakers`"
+        f"breakers{where} left {run.report['skipped/breaker']} rows alone; look whether so many "
+        f"are meant, and let them go with `sema-maintenance {command} --scope S --override "
+        "breakers`"
     )
 
 
@@ -186,7 +196,8 @@ def _show_run(run: Run, *, as_json: bool) -> int:
     if dead:
         complain(
             f"{dead} releases failed for the last time and are dead; `releases list` says why, and "
-            "`releases rearm` lets them be tried again once that is mended"
+            "`sema-maintenance releases rearm --state dead` lets them be tried again once that is "
+            "mended"
         )
     # By hand nothing but a signal ends a run with work left.
     if held := [cause for cause in _HELD_BY_ALL if f"skipped/{cause}" in report]:

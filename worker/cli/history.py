@@ -149,7 +149,8 @@ def _row(entry: Entry) -> tuple[object, ...]:
 def _given(asked: Mapping[str, Any]) -> list[str]:
     """What a command by hand was asked for."""
     scopes = asked.get("scopes")
-    words = [f"{arm} {value}" for arm, value in _arms(asked.get("policy"))]
+    given = [*_arms(asked.get("policy")), *_arms(asked.get("flags"))]
+    words = [f"{arm} {value}" for arm, value in given]
     if scopes is None:
         return [*words, "all scopes"]
     return [*words, scopes[0] if len(scopes) == 1 else f"{len(scopes)} scopes"]
@@ -216,7 +217,7 @@ def status(policy_file: Path | None, as_json: bool) -> int:
         warnings = memory_boundary.in_force(process.database)
         paused = pauses.in_force(process.database)
         before_it = backlogs(process)
-        held = breakers.list_open(process.database, None, _BREAKERS_READ)
+        held, more_held = breakers.list_open(process.database, _BREAKERS_READ)
         restorable = undo.count_restorable(process.database)
     if as_json:
         show.document(
@@ -229,13 +230,14 @@ def status(policy_file: Path | None, as_json: bool) -> int:
                 "memory_warnings": warnings,
                 "pauses": [asdict(each) for each in paused],
                 "breakers": [asdict(each) for each in held],
+                "breakers_more": more_held,
                 "backlog": {job: asdict(each) for job, each in before_it.items()},
             }
         )
     else:
         _show(database, jobs, live, releases, warnings, paused, restorable)
         _show_backlogs(before_it)
-        _show_breakers(held)
+        _show_breakers(held, more_held)
     return DONE
 
 
@@ -255,7 +257,7 @@ def _show_backlogs(before_it: Mapping[str, Ahead]) -> None:
         click.echo(f"backlog      {job}: {said}; {pace}")
 
 
-def _show_breakers(held: Sequence[Open]) -> None:
+def _show_breakers(held: Sequence[Open], more: int) -> None:
     if held:
         click.echo()
     for each in held[:_BREAKERS_SHOWN]:
@@ -269,8 +271,9 @@ def _show_breakers(held: Sequence[Open]) -> None:
             f"breaker      {each.job}{where}, since {show.when(each.opened_at)} UTC: {each.detail}"
             f"{remedy}"
         )
-    if (more := len(held) - _BREAKERS_SHOWN) > 0:
-        click.echo(f"breaker      and {more} more; `status --json` lists them")
+    more += len(held[_BREAKERS_SHOWN:])
+    if more:
+        click.echo(f"breaker      and {more} more; `status --json` has up to {_BREAKERS_READ}")
 
 
 def _jobs(process: Process) -> list[JobStatus]:

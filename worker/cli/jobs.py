@@ -129,7 +129,8 @@ def housekeeping(as_json: bool) -> int:
 def _carry_out(job: str, asked: Asked, policy_file: Path | None = None, **arms: Any) -> int:
     policy = policy_of(asked, policy_file, **arms) if arms else no_policy
     if not asked.enqueue:
-        return perform(job, asked, policy, arms)
+        flags = {} if policy_file is None else {"policy_file": str(policy_file)}
+        return perform(job, asked, policy, arms, flags)
     if policy_file is not None:
         raise click.UsageError(
             "--policy and --enqueue contradict each other: the worker has a policy file of its "

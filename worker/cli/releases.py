@@ -133,7 +133,9 @@ def _rearm(
     from store.errors import StoreError
 
     database, count, whole = process.database, 0, True
-    run = runs.open_run(database, outbox.REARM, requested_by(), (), uuid.uuid4())
+    flags = {"state": state} | ({} if session is None else {"session": session})
+    asked = {"scopes": None if scope is None else [scope], "policy": None, "flags": flags}
+    run = runs.open_run(database, outbox.REARM, requested_by(), (), uuid.uuid4(), asked=asked)
     stamp = Stamp(run.started_at, run.run_id, live=True)
     try:
         with finishing_the_batch(process):
