@@ -227,8 +227,9 @@ def test_placed_is_said_when_what_was_being_deleted_is_gone(
     assert ended.stdout.startswith("placed hold ")
 
 
-def test_placed_is_said_when_another_system_has_answered(ledger: Ledger) -> None:
-    """What it was asked to delete before is waited for: until then it might yet go."""
+@pytest.mark.parametrize("known_here", [True, False])
+def test_placed_is_said_when_another_system_has_answered(ledger: Ledger, known_here: bool) -> None:
+    """What it was asked to delete before is waited for, whatever this process is told of it."""
     ledger.do(
         "insert into maintenance.session_releases (scope, session_id, handle, settled_at, run_id,"
         " queued_at, not_before, claim_id, claimed_until)"
@@ -236,9 +237,8 @@ def test_placed_is_said_when_another_system_has_answered(ledger: Ledger) -> None
         " (extract(epoch from now()) * 1000)::bigint + 60000"
     )
     with transcript_system() as system:
-        cli = CommandLine(
-            ledger.url, MAINT_RELEASE_BACKEND="http", MAINT_RELEASE_URL=system.template
-        )
+        settings = {"MAINT_RELEASE_BACKEND": "http", "MAINT_RELEASE_URL": system.template}
+        cli = CommandLine(ledger.url, **(settings if known_here else {}))
         with cli.start("holds", "place", "s", *WHY) as process:
             wait_until(lambda: bool(ledger.query("select * from maintenance.holds")), "it is held")
             assert process.poll() is None
@@ -246,4 +246,20 @@ def test_placed_is_said_when_another_system_has_answered(ledger: Ledger) -> None
             ended = finished(process)
 
     assert (ended.code, ended.stdout[:12]) == (0, "placed hold ")
-    assert "note: another system" not in ended.stderr
+    assert "may go yet" not in ended.stderr
+
+
+def test_transcripts_that_may_go_yet_are_no_success(cli: CommandLine, ledger: Ledger) -> None:
+    """The hold stands; but of what was claimed before, nobody has said that it is over."""
+    ledger.do(
+        "insert into maintenance.session_releases (scope, session_id, handle, settled_at, run_id,"
+        " queued_at, not_before, claim_id, claimed_until)"
+        " select 's', 'talk', 'a', 0, gen_random_uuid(), 0, 0, gen_random_uuid(),"
+        " (extract(epoch from now()) * 1000)::bigint + 600000"
+    )
+
+    ended = cli.run("holds", "place", "s", *WHY)
+
+    assert (ended.code, ended.stdout[:12]) == (1, "placed hold ")
+    assert "1 transcripts of the scope were being released before" in ended.stderr
+    assert len(ledger.query("select * from maintenance.holds")) == 1

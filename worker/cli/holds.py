@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from worker.cli import options, show
-from worker.cli.failures import DONE, say
+from worker.cli.failures import DONE, FAILED, complain, say
 from worker.cli.target import ledger, requested_by
 
 if TYPE_CHECKING:
@@ -106,22 +106,21 @@ def place_hold(
         what = "scope has no row" if handle is None else "row is not there"
         say(f"note: the {what} now; whatever comes under that name is held")
     if leaving:
-        say(
-            f"note: another system was asked to delete {leaving} transcripts of the scope before, "
-            "and has not answered yet; they may be gone"
+        complain(
+            f"{leaving} transcripts of the scope were being released before, and nobody has said "
+            "that this is over; they may go yet, and `releases list` shows what is left"
         )
-    return DONE
+    return FAILED if leaving else DONE
 
 
 def _leaving(process: Process, scope: str) -> int:
-    """Transcripts that another system was asked for before the hold, and that may go yet.
+    """Transcripts that a drain had taken to be released before the hold, and that may go yet.
 
-    WHY waited for: it is asked outside of any transaction, and so without the holds' lock.
+    WHY waited for: another system is asked outside of any transaction, and so without the holds'
+    lock. WHY whatever the back end is here: the workers' own setting decides.
     """
     from store.pauses import await_claims
 
-    if process.settings.release_backend != "http":
-        return 0
     held = await_claims(process.database, [scope])
     return 0 if held is None else held.transcripts
 
