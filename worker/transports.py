@@ -199,7 +199,35 @@ def _is_readable(buffer: Any) -> bool:
     return True
 
 
+class RabbitMQMessage(pyamqp.Message):
+    """Acknowledged, or not where the connection is lost meanwhile: RabbitMQ then sends it again.
+
+    WHY: the library logs a traceback of each message in hand, or lets the pool's thread end.
+    """
+
+    def ack_log_error(self, _logger: object, errors: Any, **how: bool) -> None:
+        """Acknowledge."""
+        _answer(self.ack, errors, how)
+
+    def reject_log_error(self, _logger: object, errors: Any, **how: bool) -> None:
+        """Reject."""
+        _answer(self.reject, errors, how)
+
+
+def _answer(way: Callable[..., object], errors: Any, how: dict[str, bool]) -> None:
+    try:
+        way(**how)
+    except (OSError, *errors) as error:
+        log.warning("message_unacknowledged", extra={"problem": told(error)})
+
+
+class _Channel(pyamqp.Channel):
+    Message = RabbitMQMessage
+
+
 class _Connection(pyamqp.Connection):
+    Channel = _Channel
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, frame_handler=frame_handler, **kwargs)
 
