@@ -102,7 +102,10 @@ class SessionStore(Protocol):
         """The transcript, or None."""
 
     def delete(self, session_id: str, scope: str, written_by: int) -> bool:
-        """Delete the transcript if it was last written at or before `written_by`."""
+        """Delete the transcript if it was last written at or before `written_by`.
+
+        Raises Held where a person keeps it from being deleted; in memory nobody does.
+        """
 
 
 class AgentStore(Protocol):

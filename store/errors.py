@@ -18,6 +18,9 @@ StoreError
 
 from __future__ import annotations
 
+# WHY: a member's name may be of any length.
+_KIND_MAX = 100
+
 
 class StoreError(Exception):
     """Anything the store refuses or cannot do."""
@@ -38,11 +41,16 @@ def _spelled(value: object) -> str:
 
 
 class InvalidRecord(StoreError):
-    """The record cannot be stored as it is; the message names the member."""
+    """The record cannot be stored as it is; the message names the member.
+
+    `kind` is what it shares with records like it: the same without the value.
+    """
 
     def __init__(self, member: str, problem: str) -> None:
-        super().__init__(f"{member if member.isprintable() else ascii(member)} {problem}")
+        said = f"{member if member.isprintable() else ascii(member)} {problem}"
+        super().__init__(said)
         self.member = member
+        self.kind = said.partition(": ")[0][:_KIND_MAX]
 
 
 class InvalidPolicy(StoreError):
@@ -67,7 +75,7 @@ class NoSuchHold(StoreError):
 
 
 class Held(StoreError):
-    """A hold lies on the row, or on its scope; the row was not deleted. The message names it."""
+    """A hold keeps the row or the transcript, which was not deleted. The message names it."""
 
 
 class NotRestorable(StoreError):

@@ -23,17 +23,24 @@ _MS: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Where a job is kept from working: everywhere, and in so many scopes besides."""
+    """Where a job is kept from working: everywhere, and in so many scopes besides.
+
+    `reasons` and `until` are of what a guard holds everywhere: None where only the end of its cause
+    ends that, else milliseconds since the Unix epoch.
+    """
 
     everywhere: bool
     scopes: int
+    reasons: Sequence[str] = ()
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
     """What may be shown of a run to anybody: no error, no scope, nobody's name.
 
-    Times are milliseconds since the Unix epoch; `report` as in `store.runs.Run`.
+    `at_start`: a process did it by itself as it started. Times are milliseconds since the Unix
+    epoch; `report` as in `store.runs.Run`.
     """
 
     job: str
@@ -42,6 +49,7 @@ class RunFigures:
     finished_at: int | None
     report: dict[str, int] = field(default_factory=dict)
     scheduled: bool = True
+    at_start: bool = False
 
 
 def _rows(database: Database, statement: str, **params: Any) -> list[dict[str, Any]]:
@@ -108,9 +116,7 @@ def paused_jobs(database: Database) -> dict[str, Stopped]:
 
 
 def _stopped(database: Database, statement: str) -> dict[str, Stopped]:
-    return {
-        row["job"]: Stopped(row["everywhere"], row["scopes"]) for row in _rows(database, statement)
-    }
+    return {row.pop("job"): Stopped(**row) for row in _rows(database, statement)}
 
 
 def holds(database: Database) -> int:

@@ -7,9 +7,10 @@ commits late, with a smaller id than others, is found all the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from psycopg.rows import DictRow
@@ -75,16 +76,17 @@ def drain_harvest(
                     params["paused"] = [*seen.scopes]
                     last_id, rows = _count(tx, params, stamp.next_batch())
         except StoreError as error:
-            if not _of_some_rows(database, error, stamp):
+            if not _of_some_rows(database, error, lambda tx: _probe(tx, stamp.next_batch())):
                 raise
             if size > 1:
                 size //= 2
                 yield Done(), []
                 continue
-            passed = _pass_over(database, params, stamp, said(error))
+            passed = _pass_over(database, "next_harvest", params, stamp, said(error))
             if passed is None:
                 return
-            after_id, done = passed
+            row, done = passed
+            after_id = row["id"]
             yield done, []
             continue
         if paused is None:
@@ -115,11 +117,13 @@ def _count(
     return ids[-1], tx.rows("count_harvest", {**stamped, "ids": ids})
 
 
-def _of_some_rows(database: Database, error: StoreError, stamp: Stamp) -> bool:
+def _of_some_rows(
+    database: Database, error: StoreError, probe: Callable[[Transaction], object]
+) -> bool:
     # WHY not of the ledger's locks: nothing of the ledger is touched here.
     if isinstance(error, TimedOut):
         return True
-    return of_some_rows(database, JOB, error, lambda tx: _probe(tx, stamp.next_batch()))
+    return of_some_rows(database, JOB, error, probe)
 
 
 def _probe(tx: Transaction, stamped: dict[str, Any]) -> None:
@@ -130,16 +134,16 @@ def _probe(tx: Transaction, stamped: dict[str, Any]) -> None:
 
 
 def _pass_over(
-    database: Database, params: Mapping[str, Any], stamp: Stamp, error: str
-) -> tuple[int, Done] | None:
-    """Write down that the next row cannot be counted; gives its number. None: it is gone."""
+    database: Database, statement: str, params: Mapping[str, Any], stamp: Stamp, error: str
+) -> tuple[DictRow, Done] | None:
+    """Write down that the next row cannot be done, and give it. None: it is gone."""
     with database.transaction() as tx:
-        row = tx.one("next_harvest", params)
+        row = tx.one(statement, params)
         if row is None:
             return None
         journal_left(tx, JOB, stamp.next_batch(), {(row["scope"], "skipped", "failing"): 1})
     scope = NO_SCOPE if row["scope"] is None else row["scope"]
-    return row["id"], Done({("skipped", "failing"): 1}, {scope: error})
+    return row, Done({("skipped", "failing"): 1}, {scope: error})
 
 
 def _admit(tx: Transaction, codes: Sequence[str], stamped: dict[str, Any]) -> None:
@@ -158,23 +162,43 @@ def prune_harvest(
     retention: timedelta,
     batch_max: int,
 ) -> Iterator[Done]:
-    """Delete what was counted longer ago than `retention`; yields after each committed batch."""
-    after_at, after_id, seen = BIGINT_MIN, BIGINT_MIN, NOT_PAUSED
+    """Delete what was counted longer ago than `retention`; yields after each committed batch.
+
+    A batch that fails comes again in halves; a row that fails by itself is passed over, and what is
+    yielded says so. Safe to repeat.
+    """
+    size, seen = batch_max, NOT_PAUSED
+    params: dict[str, Any] = {
+        "before": stamp.now - retention // _MS,
+        "scopes": _listed(scopes),
+        "paused": [],
+        "after_at": BIGINT_MIN,
+        "after_id": BIGINT_MIN,
+    }
     while True:
-        with database.transaction() as tx:
-            paused = begin_batch(tx, JOB, scopes)
-            seen |= paused or NOT_PAUSED
-            params = {
-                **stamp.next_batch(),
-                "before": stamp.now - retention // _MS,
-                "scopes": _listed(scopes),
-                "paused": [*seen.scopes],
-                "after_at": after_at,
-                "after_id": after_id,
-                "batch_max": batch_max,
-            }
-            begun = paused is not None and not seen.everywhere
-            rows = tx.rows("prune_harvest", params) if begun else []
+        rows: list[DictRow] = []
+        try:
+            with database.transaction() as tx:
+                paused = begin_batch(tx, JOB, scopes)
+                seen |= paused or NOT_PAUSED
+                params["paused"] = [*seen.scopes]
+                if paused is not None and not seen.everywhere:
+                    rows = _prune(tx, params, stamp, size)
+        except StoreError as error:
+            none = partial(_prune, params=params, stamp=stamp, size=0)
+            if not _of_some_rows(database, error, none):
+                raise
+            if size > 1:
+                size //= 2
+                yield Done()
+                continue
+            passed = _pass_over(database, "prune_harvest_next", params, stamp, said(error))
+            if passed is None:
+                return
+            row, done = passed
+            params |= {"after_at": row["counted_at"], "after_id": row["id"]}
+            yield done
+            continue
         if paused is None:
             yield Done()
             continue
@@ -182,8 +206,14 @@ def prune_harvest(
             if seen:
                 yield Done(paused=seen)
             return
-        after_at, after_id = rows[0]["last_at"], rows[0]["last_id"]
+        params |= {"after_at": rows[0]["last_at"], "after_id": rows[0]["last_id"]}
+        size = min(batch_max, 2 * size)
         yield Done({(PRUNED, None): sum(row["count"] for row in rows)}, paused=seen)
+
+
+def _prune(tx: Transaction, params: Mapping[str, Any], stamp: Stamp, size: int) -> list[DictRow]:
+    """Delete a batch; of no row, raises StoreError where none could be deleted."""
+    return tx.rows("prune_harvest", {**params, **stamp.next_batch(), "batch_max": size})
 
 
 def preview_harvest(

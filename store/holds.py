@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from psycopg import errors as pg
+from psycopg.rows import DictRow
 
 from store.database import Database, Transaction
 from store.errors import InvalidHold, InvalidRecord, NoSuchHold, StoreUnavailable, TimedOut
@@ -112,9 +113,26 @@ def held_by(tx: Transaction, scope: str, handle: str) -> str | None:
     if row is None:
         return None
     what = "its scope" if row["handle"] is None else "it"
+    return f"{scope!r} keeps its agent {handle!r}: {_lies_on(row, what)}"
+
+
+def transcript_held_by(tx: Transaction, scope: str, session_id: str) -> str | None:
+    """Why the transcript must not be deleted, as a sentence; None: nothing that it is of is held.
+
+    It is of its scope, of every row that names it, and of the deleted rows it waits to go after.
+    """
+    asked = {"scope": scope, "session_id": session_id, "held_at": None}
+    row = tx.one("hold_on_session", asked)
+    if row is None:
+        return None
+    what = "its scope" if row["handle"] is None else f"its agent {row['handle']!r}"
+    return f"{scope!r} keeps its transcript {session_id!r}: {_lies_on(row, what)}"
+
+
+def _lies_on(row: DictRow, what: str) -> str:
     return (
-        f"{scope!r} keeps its agent {handle!r}: hold {row['id']} lies on {what}, placed by "
-        f"{row['placed_by']} ({row['reason']}); release the hold first"
+        f"hold {row['id']} lies on {what}, placed by {row['placed_by']} ({row['reason']}); "
+        "release the hold first"
     )
 
 

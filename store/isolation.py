@@ -196,7 +196,7 @@ def of_some_rows(
     database: Database,
     job: str,
     error: StoreError,
-    probe: Callable[[Transaction], None] | None = None,
+    probe: Callable[[Transaction], object] | None = None,
 ) -> bool:
     """Whether a smaller batch, or a smaller look, may do better than the one that failed.
 

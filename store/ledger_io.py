@@ -19,6 +19,9 @@ from store.ledger_lines import MEMBERS, Kind, Line, parse_line
 _LINES_MAX: Final = 500
 _TEXT_MAX: Final = 8_000_000  # characters
 _ROWS_PER_FETCH: Final = 500
+# Kinds of refusals that only the database knows of.
+_BY_POSTGRES: Final = "refused by Postgres"
+_TAKEN: Final = "there already"
 
 # The order in which they are stored and written out. WHY agents last: a row that is there before
 # its checkpoint looks abandoned to a job that runs meanwhile.
@@ -37,10 +40,11 @@ _EXPORT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A line of which nothing was stored, and why."""
+    """A line of which nothing was stored, and why; `kind` is what it shares with lines like it."""
 
     number: int
     problem: str
+    kind: str
 
 
 @dataclass(slots=True)
@@ -78,7 +82,7 @@ def import_lines(
         try:
             line = parse_line(number, raw)
         except InvalidRecord as error:
-            batch.refused.append(Refused(number, str(error)))
+            batch.refused.append(Refused(number, str(error), error.kind))
         else:
             if line is not None:
                 parsed.append(line)
@@ -135,14 +139,16 @@ def _insert(database: Database, lines: list[Line], *, stop_on_error: bool) -> li
         raise
     except StoreError as error:
         if len(lines) == 1:
-            return [Refused(lines[0].number, str(error))]
+            return [Refused(lines[0].number, str(error), _BY_POSTGRES)]
         half = len(lines) // 2
         refused = _insert(database, lines[:half], stop_on_error=stop_on_error)
         if refused and stop_on_error:
             return refused
         return refused + _insert(database, lines[half:], stop_on_error=stop_on_error)
     return [
-        Refused(line.number, f"{line.named} is in scope {line.scope!r} already; left as it is")
+        Refused(
+            line.number, f"{line.named} is in scope {line.scope!r} already; left as it is", _TAKEN
+        )
         for line in taken
     ]
 

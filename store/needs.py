@@ -188,7 +188,7 @@ STATUS: Final = reading(
     "background_agents",
     own=(
         *("schedule", "runs", "run_parts", "session_releases", "memory_boundary", "pauses"),
-        "breakers",
+        *("breakers", "holds", "failing_scopes"),
     ),
 )
 

@@ -3,7 +3,9 @@
 A few entries are claimed and judged in one transaction, asked for outside of any, and completed by
 compare-and-set on the claim. Who dies in between leaves them under its lease; the next one asks
 again and hears that there is nothing (any more). A row that comes to name a transcript after the
-judgement comes too late: an entry's delay is there for it.
+judgement comes too late: an entry's delay is there for it. A process that stood still for longer
+than its lease asks for nothing: the last thing before a request is a look at the claim, by the
+database's clock. What stands still after that look still asks; nothing here can close that.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from uuid import UUID
 
 from psycopg.rows import DictRow
 
-from store.batches import Done, Stamp
+from store.batches import Done, Kind, Stamp, journal_left
 from store.database import Database, Transaction
 from store.errors import ReleaseStopped
-from store.release_sessions import Answered, Drain, Outbox, complete, held_back, kinds
+from store.release_sessions import JOB, Answered, Drain, Outbox, complete, held_back, kinds
 
 # After so many answers in a row that the system itself is away, a drain leaves it in peace.
 AWAY_MAX: Final = 10
@@ -89,13 +91,17 @@ def release_elsewhere(
                     continue
                 return
             wanted = [row for row in judged if row["verdict"] == "released"]
-            answers = _ask(elsewhere, wanted)
-            # WHY one result for both transactions: who stops after a batch leaves no claim behind.
+            ours, late = _in_time(database, wanted, stamp, claim_id)
+            answers = _ask(elsewhere, ours)
+            # WHY one result for all transactions: who stops after a batch leaves no claim behind.
             done = Counter(row["verdict"] for row in judged if row["verdict"] != "released")
             if wanted:
-                answered = [_answered(row["id"], answers[_key(row)]) for row in wanted]
+                answered = [_answered(row["id"], answers[_key(row)]) for row in ours]
+                answered += [(row["id"], "put_back", None, None, False) for row in late]
                 with database.transaction() as tx:
                     done += complete(tx, answered, stamp, claim_id, drain.retries(jitter))
+                    journal_left(tx, JOB, stamp.next_batch(), _lost(late))
+            done += Counter(lost_race=len(late))
             yield Done(kinds(done), paused=outbox.paused)
             away = _go_on(answers.values(), away)
             if any(answer.away and answer.wait is not None for answer in answers.values()):
@@ -134,6 +140,25 @@ def _judge(
             "elsewhere": True,
         },
     )
+
+
+def _in_time(
+    database: Database, wanted: Sequence[DictRow], stamp: Stamp, claim_id: UUID
+) -> tuple[list[DictRow], list[DictRow]]:
+    """The entries that are still under our lease, and those that are not."""
+    if not wanted:
+        return [], []
+    params = {**stamp.times(), "ids": [row["id"] for row in wanted], "claim_id": claim_id}
+    with database.transaction() as tx:
+        held = {row["id"] for row in tx.rows("claims_in_time", params)}
+    ours = [row for row in wanted if row["id"] in held]
+    return ours, [row for row in wanted if row["id"] not in held]
+
+
+def _lost(late: Sequence[DictRow]) -> dict[Kind, int]:
+    """How many entries of each scope came back to others before they were asked for."""
+    lost: Counter[Kind] = Counter((row["scope"], "lost_race", None) for row in late)
+    return dict(lost)
 
 
 def _ask(elsewhere: Elsewhere, wanted: Sequence[DictRow]) -> dict[Key, Answer]:

@@ -196,11 +196,13 @@ def waiting(
     return [row["id"] for row in rows]
 
 
-def send_again(database: Database, unheard: timedelta, limit: int) -> list[tuple[UUID, int]]:
-    """Parts of requests whose message has expired, to be sent again by the caller alone."""
+def send_again(
+    database: Database, unheard: timedelta, limit: int, jobs: Collection[str]
+) -> list[tuple[UUID, int]]:
+    """Parts of requests for these jobs whose message has expired, for the caller alone to send."""
     with database.transaction() as tx:
         now = clock(tx)
-        params = {"now": now, "sent_before": now - unheard // _MS}
+        params = {"now": now, "sent_before": now - unheard // _MS, "jobs": [*jobs]}
         rows = tx.rows("unheard_parts", {**params, "limit": limit})
     return sorted((row["run_id"], row["part"]) for row in rows)
 

@@ -6,6 +6,8 @@ from psycopg.types.json import Jsonb
 
 from store.contract import Session
 from store.database import Database
+from store.errors import Held
+from store.holds import share, transcript_held_by
 from store.records import check_content, check_integer, check_key, check_text
 
 
@@ -43,7 +45,13 @@ class PostgresSessionStore:
         return None if row is None else Session(**row)
 
     def delete(self, session_id: str, scope: str, written_by: int) -> bool:
-        """Delete the transcript if it was last written at or before `written_by`."""
+        """Delete the transcript if it was last written at or before `written_by`. Raises Held."""
         params = {"session_id": session_id, "scope": scope, "written_by": written_by}
         with self._database.transaction() as tx:
+            share(tx)
+            if (held := transcript_held_by(tx, scope, session_id)) is not None:
+                found = tx.one("session_get", params)
+                if found is None or found["updated_at"] > written_by:
+                    return False
+                raise Held(held)
             return tx.one("session_delete", params) is not None

@@ -62,6 +62,10 @@ class Skips:
         """What the present kind of batches has met in a scope, by cause."""
         return +self._of_kind.get(scope, Counter())
 
+    def met(self, scope: str, cause: str) -> int:
+        """How many rows of the scope this turn has met by now, for whoever counts all of them."""
+        return self._met[scope, cause]
+
     def met_before(self, scope: str, skipped: Mapping[str, int]) -> None:
         """An earlier turn of the run met and counted these rows, and no later one meets them."""
         for cause, rows in skipped.items():

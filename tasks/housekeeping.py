@@ -7,13 +7,14 @@ completed run always stays, and so does a hold in force. Deleted rows that undo 
 window is over.
 Why in production: every scrape adds up the journal, and `history` reads the runs.
 Emits: nothing but its run. No counter changes by it.
-Fails: a batch that cannot be committed changes nothing; the next tick finds the same rows again.
+Fails: a row that cannot be added up or deleted is passed over, and its kind named in the run's
+error; what else there is to do is done. The next tick finds the same rows again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 from store.housekeeping import prune, roll_up
@@ -22,19 +23,19 @@ from tasks.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Journal rows that were added up; and what was deleted. `actions`: what persons had done.
+    """Rows added up or deleted, and by kind what is wrong with others."""
 
-    `kept`: rows that undo kept until their window was over.
-    """
-
-    rolled_up: int
-    runs: int
-    requests: int
-    sightings: int
-    holds: int
-    actions: int
-    kept: int
+    tidied: int
     more: bool  # True: the budget ended before the work did.
+    failing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def error(self) -> str | None:
+        """All of that as one sentence; None: nothing is wrong."""
+        if not self.failing:
+            return None
+        first = next(iter(self.failing.values()))
+        return f"not all could be added up or deleted ({', '.join(self.failing)}): {first}"
 
 
 def run(ctx: Context) -> Report:
@@ -42,24 +43,17 @@ def run(ctx: Context) -> Report:
 
     Safe to repeat at any point, and for several at once. Raises StoreUnavailable.
     """
-    did: Counter[str] = Counter()
-    more = False
+    failing: dict[str, str] = {}
+    tidied, more = 0, False
     now, size, retentions = ctx.stamp.now, ctx.size.rows, ctx.retentions
     batches = chain(
         roll_up(ctx.database, now, retentions.journal, size),
         prune(ctx.database, now, retentions.runs, size),
     )
     for batch in batches:
-        did[batch.what] += batch.rows
+        tidied += batch.rows
+        if batch.error is not None:
+            failing.setdefault(batch.what.replace("_", " "), batch.error)
         if more := ctx.stop():
             break
-    return Report(
-        did["rolled_up"],
-        did["runs"],
-        did["requests"],
-        did["sightings"],
-        did["holds"],
-        did["actions"],
-        did["kept"],
-        more,
-    )
+    return Report(tidied, more, failing)

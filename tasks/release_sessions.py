@@ -12,9 +12,9 @@ away, ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from store.batches import Done
 from store.release_elsewhere import release_elsewhere
@@ -37,7 +37,9 @@ class Report:
     failed: int  # It could not be deleted: tried again later.
     dead: int  # Of those locked and failed: no attempt is left.
     skipped: int  # A person keeps them, or has paused the job: looked at again later.
+    lost_race: int  # The lease was over before another system was asked.
     more: bool  # True: the budget ended before the work did.
+    failing: Mapping[str, str] = field(default_factory=dict)
 
 
 def preview(ctx: Context, scopes: Sequence[str] | None) -> list[Planned]:
@@ -70,7 +72,9 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
         tally.of("failed"),
         tally.of("dead"),
         tally.of("skipped"),
+        tally.of("lost_race"),
         tally.more,
+        tally.failing,
     )
 
 

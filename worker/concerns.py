@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from memory import BOUNDARY_TAGS
 from store.figures import Stopped
+from store.guards import GUARDS_OF, LIFTED_BY
 from worker.jobs import JOBS
 from worker.paced import Reading
-from worker.standing import JobStanding, Standing, span
+from worker.standing import JobStanding, Standing, at, span
 
 Level = Literal["error", "warning", "note"]
 LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "note")
@@ -55,6 +56,16 @@ def _command(*words: str) -> str:
 
 def _by_name(job: str) -> str:
     return job.replace("_", "-")
+
+
+def _named(job: str) -> str:
+    """A job within a sentence; another release beside this one may have more of them."""
+    return job if job in JOBS else f"a job this release does not know ({job})"
+
+
+def _history(job: str) -> str:
+    """What is typed to see its runs: of one that the command line does not know, among all."""
+    return _command("history", *(("--job", _by_name(job)) if job in JOBS else ()))
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -134,11 +145,16 @@ def _jobs(standing: Standing) -> Iterator[Concern]:
         if count:
             yield Concern(
                 "warning",
-                f"{name} fails in {counted(count, 'scope')}",
+                _begun(f"{_named(name)} fails in {counted(count, 'scope')}"),
                 "The other scopes go on, and each run tries these again. The history names them "
                 "and what is wrong.",
-                (_command("history", "--job", _by_name(name)),),
+                (_history(name),),
             )
+
+
+def _begun(sentence: str) -> str:
+    """With a capital where it begins with words of our own, and not with the name of a job."""
+    return f"A{sentence[1:]}" if sentence.startswith("a job ") else sentence
 
 
 def _late(job: JobStanding) -> Concern:
@@ -203,46 +219,59 @@ def _stopped(standing: Standing) -> Iterator[Concern]:
         return
     for job, stopped in standing.present.breakers.items():
         if stopped.everywhere:
-            yield Concern(
-                "warning",
-                f"A guard holds {job} everywhere",
-                "It saw what looks like an outage of the servers or a loss of the checkpoints, "
-                "rather than agents that died. It lets go by itself once that is over: look at "
-                "the servers first.",
-                (_command("history", "--job", _by_name(job)),),
-            )
+            yield _guarded(job, stopped, standing.ledger_now)
         if stopped.scopes:
             yield Concern(
                 "warning",
-                f"A breaker holds {job} in {counted(stopped.scopes, 'scope')}",
-                "More was due there than one run may change, and a person is to look. Where it is "
-                "meant, lift the breaker for that scope.",
-                _lifting(job),
+                f"A breaker holds {_named(job)} in {counted(stopped.scopes, 'scope')}",
+                "More was due there than one run may change, and a person is to look: the first "
+                "command says in which scopes. Where it is meant, lift the breaker for that scope.",
+                _lifting(job, "breakers"),
             )
     for job, stopped in standing.present.pauses.items():
         yield Concern(
             "warning",
-            f"{job} is paused {_where(stopped)}",
-            "Somebody has stopped it, and it stays so until somebody resumes it.",
-            tuple(_resuming(job, stopped)),
+            _begun(f"{_named(job)} is paused {_where(stopped)}"),
+            "Somebody has stopped it, and it stays so until somebody resumes it. The first command "
+            "says who, when, why and in which scopes.",
+            (_command("status"), *_resuming(job, stopped)),
         )
 
 
+def _guarded(job: str, stopped: Stopped, now: datetime) -> Concern:
+    """What a guard holds everywhere: why, until when, and how it is lifted before."""
+    why = ", ".join(stopped.reasons) or "its reason is not known"
+    ends = "once its cause is gone"
+    if stopped.until is not None and (until := at(stopped.until)) is not None:
+        left = f", in {span(until - now)}" if until > now else ""
+        ends = f"at {until:%Y-%m-%d %H:%M:%S} UTC{left}, or earlier once its cause is gone"
+    lifted_by = {LIFTED_BY[reason] for reason in stopped.reasons if reason in LIFTED_BY}
+    commands = [each for guard in sorted(lifted_by) for each in _lifting(job, guard)]
+    return Concern(
+        "warning",
+        f"A guard holds {_named(job)} everywhere",
+        f"It saw what looks like an outage of the servers or a loss of the checkpoints, rather "
+        f"than agents that died ({why}). It lets go by itself {ends}: look at the servers first. "
+        "Where you are sure, the guard can be lifted for one run in a scope.",
+        tuple(dict.fromkeys([*commands, _history(job)])),
+    )
+
+
 def _resuming(job: str, stopped: Stopped) -> Iterator[str]:
+    if job not in JOBS:
+        return
     if stopped.everywhere:
         yield _command("resume", _by_name(job))
     if stopped.scopes:
         yield _command("resume", _by_name(job), "--scope", "SCOPE")
 
 
-def _lifting(job: str) -> tuple[str, ...]:
-    name = _by_name(job)
-    if job not in JOBS:
-        return (_command("history", "--job", name),)
-    return (
-        _command(name, "--all-scopes", "--yes", "--dry-run"),
-        _command(name, "--scope", "SCOPE", "--override", "breakers"),
-    )
+def _lifting(job: str, guard: str) -> tuple[str, ...]:
+    """What tells where a guard holds, and what lifts it there for one run: first as a dry run."""
+    if guard not in GUARDS_OF.get(job, ()):
+        return (_history(job),)
+    lifted = (_by_name(job), "--scope", "SCOPE", "--override", guard)
+    return (_command("status"), _command(*lifted, "--dry-run"), _command(*lifted))
 
 
 def _clock(standing: Standing) -> Iterator[Concern]:

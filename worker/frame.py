@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -166,7 +167,7 @@ def poll(process: Process, unheard: timedelta) -> Iterator[tuple[UUID, int]]:
         for run in runs.lose_parts(database, None, forgotten, unfinished, forgotten):
             log_run(run)
         # WHY longer: a message that expires in this moment may still be read.
-        parts = requests.send_again(database, unheard + _SLACK, _SENT_AT_ONCE)
+        parts = requests.send_again(database, unheard + _SLACK, _SENT_AT_ONCE, [*JOBS])
         waiting = requests.waiting(
             database,
             _UNNOTICED,
@@ -203,10 +204,13 @@ def work(process: Process, run_id: UUID, number: int) -> list[tuple[UUID, int]]:
         part = runs.start_part(process.database, run_id, number, [*JOBS])
         if part is None:
             log.info("part_passed_over", extra={"run_id": str(run_id), "part": number})
+            _tell_of_strange_job(runs.find_run(process.database, run_id))
             return []
         outcome = _do_queued(process, part)
-        # WHY only at its time: one that ends early by itself would come again and again.
-        if part.request_id and outcome.more and outcome.error is None and turn_is_over():
+        # WHY only at its time: one that ends early by itself would come again and again; and so
+        # would one whose whole turn goes by with what it passed over before.
+        going_on = outcome.more and (outcome.got_on or process.stopping.is_set())
+        if part.request_id and going_on and outcome.error is None and turn_is_over():
             rest = recorded(lambda: requests.carry_on(process.database, part), stopping)
             return [] if rest is None else [(run_id, rest)]
         run = recorded(lambda: _finish(process, part, outcome), stopping)
@@ -217,6 +221,18 @@ def work(process: Process, run_id: UUID, number: int) -> list[tuple[UUID, int]]:
     if run is not None:
         log_run(run)
     return []
+
+
+def _tell_of_strange_job(run: runs.Run | None) -> None:
+    """Say in the log that a part is left to a newer release, which may be none any more."""
+    if run is not None and run.state == "running" and run.job not in JOBS:
+        _say_left(run.run_id, run.job)
+
+
+@lru_cache(maxsize=1000)  # WHY: a newer release beside this one sends the message again and again.
+def _say_left(run_id: UUID, job: str) -> None:
+    told = {"run_id": str(run_id), "job": job}
+    log.warning("part_left_to_newer_release", extra=told)
 
 
 def _do_queued(process: Process, part: runs.Part) -> Outcome:
@@ -248,8 +264,12 @@ def _do(
         if process.standbys is not None:
             process.standbys.wait(context.stop)
             if context.stop():
-                return Outcome(more=True)
-        return JOBS[part.job].run(context, part.scopes)
+                # WHY: who waited has met nothing yet, and is not through with anything.
+                return Outcome(more=True, got_on=True)
+        outcome = JOBS[part.job].run(context, part.scopes)
+        told = {"run_id": str(part.run_id), "part": part.part, "job": part.job}
+        log.debug("part_done", extra={**told, "did": dict(outcome.did), "more": outcome.more})
+        return outcome
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         return Outcome(error=_sentence(error))
 
@@ -307,11 +327,13 @@ def _work_through(
         part = runs.begin_part(process.database, run, number, waiting[0])
         outcome = _do(process, part, policy, run.overrides, {})
         # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
-        # nobody else waits.
-        if not outcome.more:
+        # nobody else waits. WHY not for ever: where a whole turn goes by with what was passed over
+        # before, the next one would come no further.
+        going_on = outcome.more and outcome.got_on
+        if not going_on:
             waiting.popleft()
         stopped = bool(waiting) and process.stopping.is_set()
-        _finish(process, part, replace(outcome, more=stopped))
+        _finish(process, part, replace(outcome, more=stopped or (outcome.more and not going_on)))
         if stopped:
             return
 

@@ -214,6 +214,14 @@ class Served:
         self._readings.close()
 
 
+def try_address(address: Address) -> None:
+    """Raise OSError if nothing could be served there now; takes nothing."""
+    family, where = _resolved(address)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(where)
+
+
 def serve(process: Process) -> Served:
     """Serve the metrics and probes of the process at its address. Raises OSError if it cannot.
 

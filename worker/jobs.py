@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Protocol, cast
 
 from config.server import read_process_environment
 from store import memory_boundary
@@ -23,13 +23,31 @@ from tasks.context import Context, Planned
 Scopes = Sequence[str] | None
 
 
+class _Report(Protocol):
+    """What the reports of the jobs have in common, beside counts."""
+
+    @property
+    def more(self) -> bool:
+        """The budget ended before the work did."""
+
+    @property
+    def failing(self) -> Mapping[str, str]:
+        """What is wrong, by scope."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one part of a run went; `error` None: well. `failing`: what is wrong, by scope."""
+    """How one part of a run went; `error` None: well. `failing`: what is wrong, by scope.
+
+    `did` counts what the part did and passed over, by the names of the job's report; `got_on`: some
+    of it is new in the run, so that another turn comes further.
+    """
 
     more: bool = False
     error: str | None = None
     failing: Mapping[str, str] = field(default_factory=dict)
+    did: Mapping[str, int] = field(default_factory=dict)
+    got_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +65,44 @@ class Job:
     watch: Callable[[Context], None] | None = None
 
 
+def _counts(report: object) -> dict[str, int]:
+    """The counts of a job's report by name."""
+    found = {f.name: getattr(report, f.name) for f in fields(cast("Any", report))}
+    return {name: n for name, n in found.items() if type(n) is int}
+
+
+def _outcome(report: _Report, *, no_news: Collection[str] = ()) -> Outcome:
+    """How a part went, by its job's report. `no_news`: what each turn counts anew."""
+    did = _counts(report)
+    # WHY not lost races: each turn may lose the same one. What is skipped counts once a run.
+    news = [n for name, n in did.items() if name not in {"lost_race", *no_news}]
+    return Outcome(report.more, None, report.failing, did, any(news))
+
+
 def _reap(ctx: Context, scopes: Scopes) -> Outcome:
-    report = reap.run(ctx, scopes or ())
-    return Outcome(more=report.more, failing=report.failing)
+    return _outcome(reap.run(ctx, scopes or ()))
 
 
 def _flip(ctx: Context, scopes: Scopes) -> Outcome:
-    report = flip_stale_running.run(ctx, scopes or ())
-    return Outcome(more=report.more, failing=report.failing)
+    return _outcome(flip_stale_running.run(ctx, scopes or ()))
 
 
 def _reconcile(ctx: Context, scopes: Scopes) -> Outcome:
-    report = reconcile_parked.run(ctx, scopes or ())
-    return Outcome(more=report.more, failing=report.failing)
+    return _outcome(reconcile_parked.run(ctx, scopes or ()))
 
 
 def _release(ctx: Context, scopes: Scopes) -> Outcome:
-    return Outcome(more=release_sessions.run(ctx, scopes).more)
+    return _outcome(release_sessions.run(ctx, scopes))
 
 
 def _drain(ctx: Context, scopes: Scopes) -> Outcome:
-    report = drain_harvest.run(ctx, scopes)
-    return Outcome(more=report.more, failing=report.failing)
+    return _outcome(drain_harvest.run(ctx, scopes), no_news=["skipped"])
 
 
 def _housekeeping(ctx: Context, scopes: Scopes) -> Outcome:  # noqa: ARG001 - it knows no scopes
-    return Outcome(more=housekeeping.run(ctx).more)
+    report = housekeeping.run(ctx)
+    did = _counts(report)
+    return Outcome(report.more, report.error, did=did, got_on=any(did.values()))
 
 
 def audit(ctx: Context, scopes: Scopes = None) -> Outcome:  # noqa: ARG001 - it knows no scopes

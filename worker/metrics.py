@@ -132,7 +132,7 @@ METRICS: Final = (
         "Rows left alone because another writer, or another job, changed or held them first.",
         "rows",
         ("job",),
-        _each(_ROW_JOBS),
+        _each((*_ROW_JOBS, "release_sessions")),
         "counter",
     ),
     Metric(

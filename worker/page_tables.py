@@ -93,7 +93,9 @@ def _began(run: RunFigures, now: datetime) -> list[Markup]:
         took = timedelta(milliseconds=run.finished_at - run.started_at)
         pieces += [Markup(", "), even(f"took {span(took)}")]
     lines = [line(*pieces, look="even")]
-    if not run.scheduled:
+    if run.at_start:
+        lines.append(line("as a process started", look="soft"))
+    elif not run.scheduled:
         lines.append(line("asked for by hand", look="soft"))
     return lines
 
@@ -121,7 +123,7 @@ def _waiting(job: JobStanding) -> str | Markup:
     lines = [line(counted(rows, _NOUNS.get(job.job, "row")) if rows else "nothing")]
     if rows and oldest:
         lines.append(line(f"oldest due for {span(oldest)}"))
-    return joined(spaced([*lines, *_read_ago(reading)]))
+    return joined(spaced([*lines, *_read_ago(reading, since_s=1)]))
 
 
 def _earlier(standing: Standing, jobs: Sequence[JobStanding]) -> list[Markup]:
@@ -183,8 +185,8 @@ def _as_of(standing: Standing, reading: Reading[Any]) -> list[str]:
     ]
 
 
-def _read_ago(reading: Reading[Any]) -> list[Markup]:
-    """How old a figure is that may take minutes to read, where that matters."""
-    if reading.age_s is None or reading.age_s < 60:
+def _read_ago(reading: Reading[Any], since_s: float = 60) -> list[Markup]:
+    """How old a figure is that may take minutes to read, where it is at least so old."""
+    if reading.age_s is None or reading.age_s < since_s:
         return []
     return [line(f"read {span(timedelta(seconds=reading.age_s))} ago", look="soft")]

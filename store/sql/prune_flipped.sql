@@ -1,5 +1,6 @@
 -- Records of flips since before %(before)s go whose row is gone or was written since. As long as it is
 -- as the flip left it, its writer may live and correct it.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s records, SKIP LOCKED.
 -- Index:  sightings_flipped (last_seen); the agents' primary key. WHY lateral with a limit: one probe a
 --         record, whatever the planner expects.
@@ -14,6 +15,7 @@ with old as (
     ) g on true
     where s.verdict = 'flipped' and s.last_seen < %(before)s and g.there is null
     order by s.last_seen
+    offset %(passed_over)s
     limit %(batch_max)s
     for update of s skip locked
 )

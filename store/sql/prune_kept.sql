@@ -1,4 +1,5 @@
 -- What undo keeps of rows whose window is over goes; entries that were only there for it go with it.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s entries, SKIP LOCKED.
 -- Index:  session_releases_window (restorable_until, id) where record is not null.
 with over as materialized (
@@ -6,6 +7,7 @@ with over as materialized (
     from maintenance.session_releases r
     where r.record is not null and r.restorable_until <= %(before)s
     order by r.restorable_until, r.id
+    offset %(passed_over)s
     limit %(batch_max)s
     for update skip locked
 ),

@@ -1,5 +1,6 @@
 -- Runs, and with them their parts, that finished before %(before)s go. Never an open one, nor one that
 -- is not rolled up in full, nor a job's newest completed one: when it last did its work stays known.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s runs, SKIP LOCKED.
 -- Index:  runs_finished (finished_at); runs_completed (job, finished_at); journal_by_run (run_id).
 with old as (
@@ -19,6 +20,7 @@ with old as (
         )
         and not exists (select from maintenance.journal j where j.run_id = r.id)
     order by r.finished_at
+    offset %(passed_over)s
     limit %(batch_max)s
     for update of r skip locked
 )

@@ -1,5 +1,6 @@
 -- Sightings that nobody confirmed since %(before)s go: their row is gone, or no longer judged.
 -- Race:   one that is confirmed meanwhile is judged again under its lock, and stays.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s rows, SKIP LOCKED.
 -- Index:  sightings_last_seen (last_seen).
 with old as (
@@ -7,6 +8,7 @@ with old as (
     from maintenance.sightings s
     where s.verdict <> 'flipped' and s.last_seen < %(before)s
     order by s.last_seen
+    offset %(passed_over)s
     limit %(batch_max)s
     for update skip locked
 )

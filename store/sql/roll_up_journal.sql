@@ -2,6 +2,7 @@
 -- into the totals. Returns how many, and the last id, after which the next batch begins.
 -- Race:   delete-returning in the transaction that adds: no row is in both, or in neither. A row that
 --         commits late, with a smaller id, is found the next time.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s rows, SKIP LOCKED: two of us share the work; then the totals, sorted.
 -- Index:  journal_pkey (id); runs_pkey (id).
 with settled as (
@@ -13,6 +14,7 @@ with settled as (
         and (r.id is null or r.rolled_up_at is not null)
         and {may_roll_up}
     order by j.id
+    offset %(passed_over)s
     limit %(batch_max)s
     for update of j skip locked
 ),

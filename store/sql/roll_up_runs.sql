@@ -2,6 +2,7 @@
 -- follow (roll_up_journal.sql). From here on their report stays as it is. Returns them.
 -- Race:   a part given up as lost that comes back rewrites the report under the run's lock: before
 --         this, from every journal row, or after it, not at all.
+-- Order:  the first %(passed_over)s of them cannot be done, and stay.
 -- Locks:  up to %(batch_max)s runs, SKIP LOCKED; then the totals' rows, sorted.
 -- Index:  runs_not_rolled_up (finished_at).
 with over as (
@@ -12,6 +13,7 @@ with over as (
         and r.finished_at < %(before)s
         and {may_roll_up}
     order by r.finished_at
+    offset %(passed_over)s
     limit %(batch_max)s
     for update of r skip locked
 ),

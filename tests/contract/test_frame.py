@@ -22,6 +22,7 @@ from store.agents import PostgresAgentStore
 from store.batches import Stamp
 from store.database import Database
 from store.errors import StoreError
+from store.holds import place
 from tasks import release_sessions
 from tests.store.stores import ended
 from tests.waiting import WITHIN_S, wait_until
@@ -299,6 +300,32 @@ def test_dry_run_counts_and_leaves_no_trace(ledger: Ledger, process: Process) ->
     }
     assert ledger.gone() == 0
     assert ledger.select("select * from maintenance.runs") == []
+
+
+def test_run_by_hand_ends_where_its_turn_is_too_short_for_what_it_passes_over(
+    ledger: Ledger, process_of: MakeProcess
+) -> None:
+    """It would begin again at the first row for ever; the other scopes are done all the same."""
+    process = process_of(SCOPES_PER_PART="1")
+    process.settings = process.settings.model_copy(update={"job_budget": timedelta(0)})
+    for number in range(2):
+        place(process.database, "a", f"row {number}", "kept", "ada")
+    found: list[runs.Run] = []
+    running = threading.Thread(
+        target=lambda: found.append(
+            frame.by_hand(process, "reap", ["a", "b"], policy=POLICY, requested_by="ada")
+        )
+    )
+    running.start()
+    running.join(WITHIN_S)
+    process.stopping.set()
+    running.join(WITHIN_S)
+
+    [run] = found
+    assert (run.state, run.more) == ("succeeded", True)
+    assert run.report == {"max_age": 4, "skipped/hold": 2}
+    left = dict(ledger.select("select scope, count(*) from public.background_agents group by 1"))
+    assert (left["a"], left.get("b", 0)) == (4, 0)
 
 
 # What goes wrong

@@ -19,6 +19,7 @@ from config.settings import load_settings
 from store import requests, runs
 from store.agents import PostgresAgentStore
 from store.database import Database
+from store.holds import place
 from tests.store.stores import ended
 from worker import frame
 from worker.context import Process
@@ -394,6 +395,47 @@ def test_poll_sends_parts_again_once_their_message_must_have_expired(asked: Aske
     later(asked, 120)
 
     assert [*frame.poll(asked.process, LIFETIME)] == parts[1:]
+
+
+def test_parts_of_a_job_that_this_release_does_not_know_are_left_alone_until_they_are_given_up(
+    asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a downgrade: told once, never sent again, and lost when nobody came for them."""
+    request_id = asked.row(policy={"keep": 1}, scopes=["a"])
+    [part] = frame.take(asked.process, request_id)
+    asked.do("update maintenance.runs set job = 'of_a_newer_release'")
+
+    for _ in range(2):
+        assert frame.work(asked.process, *part) == []
+        later(asked, 180)
+        assert [*frame.poll(asked.process, LIFETIME)] == []
+
+    told = [r for r in caplog.records if r.message == "part_left_to_newer_release"]
+    assert [vars(record)["job"] for record in told] == ["of_a_newer_release"]
+    later(asked, 3600 * 24 * 400)
+    assert [*frame.poll(asked.process, LIFETIME)] == []
+    assert asked.run_of(request_id).state == "failed"
+
+
+def test_part_that_comes_no_further_than_what_it_passes_over_is_not_carried_on(
+    asked: Asked,
+) -> None:
+    """Its turn is over after one batch of rows that are held; the run says that there is more."""
+    place(asked.database, "a", "row 0", "kept", "ada")
+    place(asked.database, "a", "row 1", "kept", "ada")
+    worker = asked.worker()
+    worker.settings = worker.settings.model_copy(update={"job_budget": timedelta(0)})
+    request_id = asked.row(policy={"max_age": "1h"}, scopes=["a"])
+    [part] = frame.take(worker, request_id)
+
+    rest = frame.work(worker, *part)
+    assert rest == [(part[0], 2)]
+    assert frame.work(worker, *rest[0]) == []
+
+    run = asked.run_of(request_id)
+    assert (run.state, run.more, run.report) == ("succeeded", True, {"skipped/hold": 2})
+    assert asked.left()["a"] == ROWS
+    worker.close()
 
 
 def test_poll_goes_on_past_a_request_that_is_refused(asked: Asked) -> None:

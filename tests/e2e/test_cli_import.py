@@ -132,6 +132,7 @@ def test_byte_order_mark_blank_lines_and_line_ends_of_other_systems(
         "file": "-",
         "stored": {"agents": 3, "checkpoints": 0, "transcripts": 0},
         "refused": 0,
+        "refused_by_kind": {},
     }
 
 
@@ -183,6 +184,29 @@ def test_rows_that_are_there_are_named_and_left_as_they_are(
         "-:3: sessionId 'x' is in scope 's' already; left as it is",
     ]
     assert ledger.tables() == before
+
+
+def test_refused_lines_are_told_ten_times_and_then_counted_by_kind(
+    cli: CommandLine, ledger: Ledger
+) -> None:
+    """With --verbose each of them; a kind is what is wrong, whatever the value."""
+    ledger.finished("a")
+    bad = lines(*[agent(handle="a")] * 3, *(agent(handle="b", status=f"s{n}") for n in range(9)))
+
+    ended = cli.run("import", "-", stdin=bad)
+    verbose = cli.run("import", "-", "--verbose", stdin=bad)
+    document = json.loads(cli.run("import", "-", "--json", stdin=bad).stdout)
+
+    told = [line for line in ended.stderr.splitlines() if line.startswith("-:") and line[2] != " "]
+    status = "status must be one of running, parked, completed, failed, killed"
+    assert [line.partition(": ")[0] for line in told] == [f"-:{n}" for n in range(1, 11)]
+    assert ended.stderr.splitlines()[11:] == [
+        "-: 12 lines refused in all; --verbose tells of each:",
+        f"  9: {status}",
+        "  3: there already",
+    ]
+    assert len(verbose.stderr.splitlines()) == 13
+    assert document["refused_by_kind"] == {status: 9, "there already": 3}
 
 
 def test_of_two_lines_for_one_row_the_first_is_stored(cli: CommandLine, ledger: Ledger) -> None:

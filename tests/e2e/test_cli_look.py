@@ -244,6 +244,34 @@ def test_status(cli: CommandLine, ledger: Ledger, tmp_path: Path) -> None:
     assert "(late)" in shown
 
 
+def test_status_says_what_is_held_back_and_where_it_fails(cli: CommandLine, ledger: Ledger) -> None:
+    """By guards, each with its end and with what lifts it; by holds; by what cannot be done."""
+    now = ledger.now()
+    ledger.do(
+        "insert into maintenance.breakers (job, scope, reason, opened_at, detail, holds_until)"
+        f" values ('flip_stale_running', '', 'silence', {LONG_AGO}, 'not one was renewed',"
+        f" {now + HOUR}), ('reconcile_parked', '', 'no_checkpoints', {LONG_AGO}, 'none', null);"
+        " insert into maintenance.failing_scopes (job, scope, run_id, error, since, last_at)"
+        " select 'reap', 's' || n, gen_random_uuid(), 'broken', 1, 1 from generate_series(1, 2) n"
+    )
+    cli.json("holds", "place", "s", "--reason", "case 4711")
+
+    found = cli.json("status")
+    shown = cli.run("status").stdout
+
+    assert (found["holds"], found["failing_scopes"]) == (1, {"reap": 2})
+    assert [each["reason"] for each in found["breakers"]] == ["silence", "no_checkpoints"]
+    assert (
+        "held         flip_stale_running: silence since 2017-07-14 02:40:00 UTC, until 2" in shown
+    )
+    assert "not one was renewed; `flip-stale-running --scope S --override outage` lifts it" in shown
+    assert (
+        "until its cause is gone: none; `reconcile-parked --scope S --override plausible" in shown
+    )
+    assert "holds        1 in force; `holds list` shows them" in shown
+    assert "failing      reap in 2 scopes; `history --job reap` names them and why" in shown
+
+
 def test_status_says_how_long_the_backlog_takes(
     cli: CommandLine, ledger: Ledger, tmp_path: Path
 ) -> None:

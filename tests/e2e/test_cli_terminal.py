@@ -52,13 +52,13 @@ def test_on_a_terminal_all_scopes_are_asked_for(
     assert ledger.count("true") == left
 
 
-def on_terminal(cli: CommandLine, *arguments: str) -> str:
-    """What a command shows on a terminal of 72 columns."""
+def on_terminal(cli: CommandLine, columns: int, *arguments: str, **environ: str) -> str:
+    """What a command shows on a terminal of so many columns."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "worker", *arguments],
         cwd=CHECKOUT,
-        env=cli.environment() | {"COLUMNS": "72", "LINES": "20"},
+        env=cli.environment() | {"COLUMNS": str(columns), "TERM": "xterm", **environ},
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.DEVNULL,
@@ -109,15 +109,39 @@ def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(
         assert stdout.startswith("reap succeeded in ")
 
 
-def test_a_table_fits_the_terminal(cli: CommandLine, ledger: Ledger) -> None:
+SENTENCES = ("database  ", "agents  ", "transcripts  ", "no ", "nobody")
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_table_fits_the_terminal(cli: CommandLine, ledger: Ledger, columns: int) -> None:
+    """Long names, wide letters, a long report; 80 columns keep one line for each row."""
+    ledger.agent("a" * 40, name="東" * 30, agent_type="reviewer", session_id="s" * 60)
+    ledger.finished("b", scope="tenant/" + "z" * 60)
+    for scope in ("s", "tenant/" + "z" * 60):
+        cli.json("reap", "--scope", scope, "--keep", "0", "--override", "all")
     ledger.agent("a" * 40, name="東" * 30, agent_type="reviewer", session_id="s" * 60)
 
-    shown = on_terminal(cli, "agents", "list", "--scope", "s").splitlines()
-
-    assert len(shown) == 2
-    assert all(len(line) <= 72 for line in shown)
-    assert "…" in shown[1]
+    for words in (
+        ("agents", "list", "--scope", "s"), ("releases", "list"), ("history",), ("status",),
+        ("holds", "list"), ("policy", "explain", "s"), ("history", "--actions"),
+    ):  # fmt: skip
+        shown = on_terminal(cli, columns, *words, NO_COLOR="1")
+        # Sentences are the terminal's to break; a table is not.
+        tables = [line for line in shown.splitlines() if not line.startswith(SENTENCES)]
+        assert [line for line in tables if len(line) + line.count("東") > columns] == []
+    listed = on_terminal(cli, columns, "agents", "list", "--scope", "s").splitlines()
+    assert "…" in "".join(listed)
+    assert len(listed) == (2 if columns == 80 else 7)
     assert "…" not in cli.process("agents", "list", "--scope", "s").stdout
+
+
+def test_colours_repeat_on_a_terminal_what_words_say(cli: CommandLine, ledger: Ledger) -> None:
+    cli.json("reap", "--scope", "s", "--keep", "1")
+
+    assert "\x1b[32msucceeded" in on_terminal(cli, 120, "history")
+    for spared in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in on_terminal(cli, 120, "history", **spared)
+    assert "\x1b" not in cli.process("history").stdout
 
 
 def test_a_terminal_that_cannot_show_a_name_is_no_crash(cli: CommandLine, ledger: Ledger) -> None:

@@ -158,6 +158,7 @@ def test_sample_from_nothing_to_every_job_at_work_and_back(runs: Runs) -> None:
 
     address = re.search(r"^metrics   (\S+)$", first.out, re.MULTILINE)
     assert address is not None
+    assert first.out.splitlines()[0] == f"page      {address[1].removesuffix('metrics')}"
     with urllib.request.urlopen(address[1], timeout=SOON_S) as page:
         metrics = page.read().decode()
     assert re.search(
@@ -289,6 +290,21 @@ def test_address_that_is_taken_is_said_in_one_line(
     [line] = refused.log.splitlines()
     assert line.startswith(f"sema-maintenance: 127.0.0.1:{taken_port} cannot be served")
     assert "MAINT_HTTP_ADDRESS" in line
+
+
+@pytest.mark.parametrize("unusable", ["address", "policy"])
+def test_what_cannot_be_used_is_said_before_a_database_is_made(
+    elsewhere: Runs, taken_port: int, unusable: str
+) -> None:
+    wrong = {
+        "address": {"HTTP_ADDRESS": f"127.0.0.1:{taken_port}"},
+        "policy": {"POLICY_FILE": "no/such.toml"},
+    }
+    refused = elsewhere.start(**wrong[unusable])
+
+    assert refused.ends() == 2
+    assert len(refused.log.splitlines()) == 1
+    assert [*elsewhere.data.iterdir()] == []
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ import pytest
 from config.policy import parse_policy
 from config.settings import load_settings
 from store.batches import Stamp
-from tasks import flip_stale_running, reap, reconcile_parked
 from tests import ledgers
 from tests.conftest import Servers
 from tests.plan.conftest import NOW, tables_of
 from tests.plan.explaining import Plan
 from tests.plan.measuring import DAY, MeasuringDatabase, fill
 from worker.context import Process
+from worker.jobs import JOBS
 
 POLICY = parse_policy(
     """
@@ -46,11 +46,6 @@ IDLE_PAGES = {"reap": 100, "flip_stale_running": 800, "reconcile_parked": 1_600}
 PAGES_PER_DUE_SCOPE = 40
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-JOBS = {
-    "reap": reap.due,
-    "flip_stale_running": flip_stale_running.due,
-    "reconcile_parked": reconcile_parked.due,
-}
 WALKED = {
     "settled_scopes": {"background_agents_settled", "scope_next_due_pkey"},
     "scopes_come_due": {"scope_next_due_time"},
@@ -113,12 +108,16 @@ class Teller:
     def ticks(self, later_ms: int) -> dict[str, Tick]:
         """One of each job."""
         self._now += later_ms
-        return {job: self._tick(job) for job in JOBS}
+        return {job: self._tick(job) for job in IDLE_PAGES}
 
     def _tick(self, job: str) -> Tick:
         self._database.forget()
         context = self._process.context(Stamp(self._now))
-        due = [scope for found in JOBS[job](context) for scope in found]
+        if (watch := JOBS[job].watch) is not None:
+            watch(context)
+        find = JOBS[job].due
+        assert find is not None
+        due = [scope for found in find(context) for scope in found]
         return Tick(due, self._database.pages, self._database.plans)
 
 
@@ -174,7 +173,7 @@ def story(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Story]:
 
 
 @pytest.mark.parametrize("case", ["few, no statistics", "many, old statistics", "many"])
-@pytest.mark.parametrize("job", sorted(JOBS))
+@pytest.mark.parametrize("job", sorted(IDLE_PAGES))
 def test_idle_tick_reads_the_same_few_pages_of_any_number_of_scopes(
     story: Story, job: str, case: str
 ) -> None:
@@ -186,9 +185,10 @@ def test_idle_tick_reads_the_same_few_pages_of_any_number_of_scopes(
 
 @pytest.mark.parametrize("job", ["flip_stale_running", "reconcile_parked"])
 def test_tick_finds_the_live_scopes_without_the_others(story: Story, job: str) -> None:
-    """What it reads does not grow with the ledger at all."""
+    """What it reads does not grow with the ledger at all, the note of who is silent included."""
     few, many = story.ticks["few, no statistics", job], story.ticks["many", job]
 
+    assert ("sight_quiet" in many.plans) == (job == "flip_stale_running")
     assert many.read <= few.read
 
 

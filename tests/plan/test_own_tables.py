@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -82,13 +83,15 @@ INDEXES = {
     "count_harvest": {"harvest_rejections_uncounted"},
     "count_harvest_waiting": {"harvest_rejections_uncounted"},
     "prune_harvest": {"harvest_rejections_counted", "harvest_rejections_pkey"},
+    "prune_harvest_next": {"harvest_rejections_counted"},
     "preview_harvest": {"harvest_rejections_uncounted", "harvest_rejections_counted"},
     "roll_up_runs": {"runs_not_rolled_up", "runs_pkey"},
     "roll_up_journal": {"journal_pkey", "runs_pkey"},
     "prune_runs": {"runs_finished", "runs_pkey", "journal_by_run"},
     "prune_requests": {"requests_over", "requests_pkey"},
     "prune_sightings": {"sightings_last_seen", "sightings_pkey"},
-    "prune_holds": {"holds_released", "holds_ending", "holds_pkey"},
+    "prune_holds": {"holds_released", "holds_pkey"},
+    "prune_holds_over": {"holds_ending", "holds_pkey"},
     "prune_actions": {"actions_at", "actions_pkey"},
     "held_scopes": {"holds_on_scope", "holds_in_scope"},
     "hold_on_row": {"holds_on_scope", "holds_on_row"},
@@ -102,6 +105,7 @@ INDEXES = {
     "paused_counted": {"journal_by_run"},
     "list_actions": {"actions_at"},
     "claims_held": {"session_releases_pending"},
+    "count_releases": {"session_releases_pending", "session_releases_aside"},
     "newest_runs": {"runs_by_job"},
     "restorable": {"session_releases_window", "session_releases_restorable"},
     "count_restorable": {"session_releases_window"},
@@ -146,16 +150,19 @@ def ask_everything(database: Database) -> None:
         roll_up(database, NOW, DAY, 500),
     ):
         assert next(iter(batches))
-    params = {"now": NOW, "before": NOW, "batch_max": 500, "after_id": 0}
+    old = {"before": NOW - DAY // MS, "batch_max": 50, "passed_over": 0}
+    params = {"now": NOW, "before": NOW, "batch_max": 500, "after_id": 0, "passed_over": 0}
     with database.transaction() as tx:
         tx.rows("roll_up_journal", params)
-        assert tx.rows("next_harvest", {"scopes": None, "paused": [], "after_id": 0})
+        of_all: dict[str, Any] = {"scopes": None, "paused": [], "after_id": 0}
+        assert tx.rows("next_harvest", of_all)
+        assert tx.rows("prune_harvest_next", {**of_all, **old, "after_at": 0})
     for statement in (
-        *("prune_runs", "prune_requests", "prune_sightings", "prune_holds", "prune_actions"),
+        *("prune_runs", "prune_requests", "prune_sightings", "prune_holds", "prune_holds_over"),
+        "prune_actions",
     ):
         with database.transaction() as tx:
-            assert tx.do(statement, {"before": NOW - DAY // timedelta(milliseconds=1),
-                                     "batch_max": 50})  # fmt: skip
+            assert tx.do(statement, old)
     with database.transaction() as tx:
         assert holds.in_force(tx, ["s0", "s10", "nobody"]).rows
         assert holds.held_by(tx, "s10", "h10")
@@ -173,6 +180,7 @@ def ask_everything(database: Database) -> None:
     assert len(actions.newest(database, None, 20)) == 20
     ask_undo(database)
     assert await_claims(database, None) is None
+    assert figures.releases(database)["pending"]
     assert figures.journal_totals(database)
     assert figures.last_completed(database, ["reap", "flip_stale_running", "drain_harvest"])
     assert figures.newest_runs(database, ["reap", "flip_stale_running"], 5)
@@ -189,7 +197,8 @@ def ask_undo(database: Database) -> None:
         undo.restore(database, "s0", "k300", "ada")
     with database.transaction() as tx:
         assert tx.do("restore_done", {"id": 30_300}) == 1
-        assert tx.do("prune_kept", {"before": NOW - DAY // MS, "batch_max": 50}) == 50
+        over = {"before": NOW - DAY // MS, "batch_max": 50, "passed_over": 0}
+        assert tx.do("prune_kept", over) == 50
         assert tx.rows("erase_held", {"scope": "s0", "limit": 5, "held_at": None})
         [erased] = tx.rows("erase_kept", {"scope": "s0", "limit": 50, "at": None})
     assert erased["rows"] == 50

@@ -76,7 +76,7 @@ def _ask_everything(database: Database, waiting: UUID, open_run: UUID) -> None:
     known: dict[str, Any] = {"jobs": [*JOBS], "guards": [], "expires": timedelta(days=1)}
     assert len(requests.waiting(database, minute, 20, **known)) == 5
     assert len(requests.not_taken(database, None, 20)) == 5
-    assert len(requests.send_again(database, minute, 1000)) == 50
+    assert len(requests.send_again(database, minute, 1000, ["reap"])) == 50
     assert requests.find(database, waiting) is not None
     assert requests.take(database, waiting, uuid4(), lambda *_: "no") is not None
     part = runs.start_part(database, open_run, 1, ["reap"])

@@ -20,6 +20,7 @@ from store.reap import preview_reap
 from store.release_elsewhere import release_elsewhere
 from store.release_sessions import HOLD_PAUSE, Drain
 from store.retention import RetentionPolicy
+from store.sessions import PostgresSessionStore
 from tests.race.background import Background, await_condition
 from tests.race.conftest import Crew
 from tests.race.jobs import HASTY, PATIENT, Jobs, SteppedDatabase
@@ -102,6 +103,23 @@ def test_held_rows_take_their_place_among_those_that_are_kept(
     assert jobs.reap(keep=2) == {"reap/keep": 1, HELD: 1}
 
     assert rows.handles() == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize(("arm", "policy"), ARMS, ids=[arm for arm, _ in ARMS])
+def test_a_hold_on_a_scope_counts_no_row_again_that_was_held_by_itself(
+    rows: Rows, jobs: Jobs, placer: Placer, arm: str, policy: dict[str, Any]
+) -> None:
+    """Placed in the middle of a run, behind two rows that were met and one that is gone."""
+    jobs.size = BatchSize(rows=3, scopes=1)
+    rows.finished(*"abcdef")
+    for handle in "abe":
+        placer.place("s", handle)
+    begins = jobs.database.before
+    begins("share_holds", lambda: begins("share_holds", lambda: placer.place("s")))
+
+    assert jobs.reap(**policy) == {f"reap/{arm}": 1, HELD: 5}
+
+    assert rows.handles() == [*"abdef"]
 
 
 def test_a_row_is_counted_once_though_both_arms_would_take_it(
@@ -286,6 +304,62 @@ def test_hold_is_not_placed_before_the_stores_own_delete_is_over(
     assert placing.result().in_force
     with pytest.raises(Held):
         agents.delete("b", "s")
+
+
+@pytest.mark.parametrize(
+    ("handle", "on"),
+    [
+        (None, "its scope"),
+        ("names it", "its agent 'names it'"),
+        ("row of a", "its agent 'row of a'"),
+    ],
+    ids=["scope", "row", "row that is gone"],
+)
+def test_the_store_deletes_no_transcript_of_what_is_held(
+    rows: Rows, jobs: Jobs, placer: Placer, handle: str | None, on: str
+) -> None:
+    """Of a row that names it, or of a deleted one whose release is queued."""
+    sessions = PostgresSessionStore(jobs.database)
+    for session in ("a", "b"):
+        rows.session(session)
+    rows.agent("names it", session_id="a")
+    rows.queue("a")
+    hold = placer.place("s", handle)
+
+    said = f"'s' keeps its transcript 'a': hold {hold.id} lies on {on}, placed by ada"
+    with pytest.raises(Held, match=said):
+        sessions.delete("a", "s", LONG_AGO)
+
+    assert sessions.delete("a", "s", LONG_AGO - 1) is False
+    assert sessions.delete("not there", "s", LONG_AGO) is False
+    if handle is not None:
+        assert sessions.delete("b", "s", LONG_AGO) is True
+    release(placer.database, hold.id, "ada@desk")
+    assert sessions.delete("a", "s", LONG_AGO) is True
+
+
+def test_hold_is_not_placed_before_the_stores_delete_of_a_transcript_is_over(
+    rows: Rows, writer: Writer, jobs: Jobs, placer: Placer
+) -> None:
+    """The delete knows of no hold and waits for a writer; "placed" is said when it has ended."""
+    sessions = PostgresSessionStore(jobs.database)
+    for session in ("a", "b"):
+        rows.session(session)
+    writer.begin_transcript("a")
+    deleting = Background(
+        lambda: sessions.delete("a", "s", LONG_AGO), rows, jobs.database.application
+    )
+    deleter = deleting.waits_for(writer.pid)
+
+    placing = placer.start()
+    placing.waits_for(deleter)
+    writer.rollback()
+
+    assert deleting.result() is True
+    assert placing.result().in_force
+    with pytest.raises(Held):
+        sessions.delete("b", "s", LONG_AGO)
+    assert rows.transcripts() == ["b"]
 
 
 @pytest.mark.parametrize("handle", [None, "row of a"], ids=["scope", "row"])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -158,6 +158,36 @@ def test_entry_that_was_armed_again_while_it_is_asked_for_is_no_business_of_the_
 
     entry = rows.query("select state, attempts, claim_id from maintenance.session_releases")
     assert entry == [{"state": "pending", "attempts": 0, "claim_id": None}]
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["another has it", "nobody has it"])
+def test_process_that_stood_still_past_its_lease_asks_for_nothing(
+    rows: Rows, jobs: Jobs, system: TranscriptSystem, ask: Ask, *, taken: bool
+) -> None:
+    """Between judgement and request. What is in time is asked for all the same."""
+    rows.queue("a", "b")
+    system.hold("a", "b", scope="s")
+    another = UUID(int=7)
+
+    def stands_still() -> None:
+        rows.query(
+            "update maintenance.session_releases set claimed_until = %s,"
+            " claim_id = coalesce(%s, claim_id), attempts = attempts + %s"
+            " where session_id = 'a' returning id",
+            NOW + 1 if taken else NOW,
+            another if taken else None,
+            int(taken),
+        )
+
+    jobs.database.before("claims_in_time", stands_still)
+
+    assert ask() == {"released": 1, "lost_race": 1}
+
+    assert system.held == {("s", "a")}
+    assert rows.journal() == {"release_sessions/released": 1, "release_sessions/lost_race": 1}
+    left = rows.query("select session_id, attempts, claim_id from maintenance.session_releases")
+    claim = {"attempts": 2, "claim_id": another} if taken else {"attempts": 0, "claim_id": None}
+    assert left == [{"session_id": "a", **claim}]
 
 
 def test_arming_again_passes_over_what_is_in_somebodys_hand(

@@ -369,14 +369,15 @@ def test_two_drains_of_one_row_do_not_wait_for_each_other(harvest: Harvest) -> N
 
 @pytest.fixture
 def refused(harvest: Harvest) -> Iterator[Harvest]:
-    """While this lasts, a rejection whose detail is a code gives that error when it is marked."""
+    """While this lasts, a rejection whose detail is a code gives that error when it is written."""
     harvest.connection.execute(
-        "create function public.refuse() returns trigger language plpgsql as $$ begin"
-        " if new.detail ~ '^[0-9A-Z]{5}$' then"
-        " raise exception 'no' using errcode = new.detail; end if; return new; end $$"
+        "create function public.refuse() returns trigger language plpgsql as $$ declare"
+        " met maintenance.harvest_rejections := case when tg_op = 'DELETE' then old else new end;"
+        " begin if met.detail ~ '^[0-9A-Z]{5}$' then"
+        " raise exception 'no' using errcode = met.detail; end if; return met; end $$"
     )
     harvest.connection.execute(
-        "create trigger refuse before update on maintenance.harvest_rejections"
+        "create trigger refuse before update or delete on maintenance.harvest_rejections"
         " for each row execute function public.refuse()"
     )
     try:
@@ -411,6 +412,36 @@ def test_a_rejection_that_cannot_be_counted_holds_up_no_other(refused: Harvest) 
 
     refused.connection.execute("update maintenance.harvest_rejections set detail = 'mended'")
     assert sum(each.count for each in refused.drain()) == passed
+
+
+def test_a_rejection_that_cannot_be_deleted_holds_up_no_other(refused: Harvest) -> None:
+    """It is passed over, counted as failing, and its scope named; the run goes on behind it."""
+    codes = ["P0001", "57014", "42501"]
+    old = NOW - DAY // timedelta(milliseconds=1) - 1000
+    for place, code in enumerate(codes):
+        refused.rejected(*["fine"] * 5, counted_at=old + place)
+        refused.rejected("bad", scope=code, detail=code, counted_at=old + place)
+    refused.rejected("fine", counted_at=old + 10)
+
+    batches = [*prune_harvest(refused.database, None, Stamp(NOW, RUN), DAY, 16)]
+
+    assert sum(done.rows for done in batches) == 5 * len(codes) + 1
+    failing = {scope: said for done in batches for scope, said in done.failing.items()}
+    assert {*failing} == {*codes}
+    passed = refused.rows("select arm, cause, count from maintenance.journal where arm = 'skipped'")
+    assert passed == [{"arm": "skipped", "cause": "failing", "count": 1}] * len(codes)
+    left = refused.rows("select scope from maintenance.harvest_rejections order by id")
+    assert [row["scope"] for row in left] == codes
+
+
+def test_what_no_rejection_can_be_deleted_for_ends_the_run(harvest: Harvest) -> None:
+    harvest.rejected(*["fine"] * 5, counted_at=1)
+    harvest.connection.execute("alter table maintenance.journal rename to elsewhere")
+    try:
+        with pytest.raises(StoreUnusable, match="journal"):
+            harvest.prune()
+    finally:
+        harvest.connection.execute("alter table maintenance.elsewhere rename to journal")
 
 
 def test_what_no_rejection_can_be_counted_for_ends_the_drain(harvest: Harvest) -> None:

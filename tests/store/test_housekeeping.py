@@ -2,9 +2,10 @@
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -352,6 +353,119 @@ def test_requests_go_once_they_are_over_and_old(records: Records) -> None:
     assert pruned(records, now, batch_max=1) == {"requests": 2}
     found = records.rows("select state from maintenance.requests where requested_at < %s", now)
     assert sorted(row["state"] for row in found) == ["queued", "queued", "refused", "taken"]
+
+
+@contextmanager
+def refusing(records: Records, table: str, condition: str, code: str = "P0001") -> Iterator[None]:
+    """While this lasts, such a row of the table cannot be deleted or changed."""
+    records.do(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin"
+        f" if {condition} then raise exception 'no' using errcode = '{code}'; end if;"
+        " return case when tg_op = 'DELETE' then old else new end; end $$"
+    )
+    records.do(
+        f"create trigger refuse before update or delete on maintenance.{table}"
+        " for each row execute function public.refuse()"
+    )
+    try:
+        yield
+    finally:
+        records.do(f"drop trigger refuse on maintenance.{table}")
+        records.do("drop function public.refuse()")
+
+
+def _over(records: Records, now: int) -> None:
+    """Forty of each kind that are over, the oldest first but for runs; each with a name."""
+    records.do(
+        "insert into maintenance.actions (at, actor, action)"
+        " select n, 'a' || n, 'pause' from generate_series(1, 40) n"
+    )
+    records.do(
+        "insert into maintenance.requests (id, job, requested_by, requested_at, state)"
+        " select gen_random_uuid(), 'reap', 'a' || n, n, 'taken' from generate_series(1, 40) n"
+    )
+    records.do(
+        "insert into maintenance.holds"
+        " (scope, reason, placed_by, placed_at, ends_at, released_by, released_at)"
+        " select 's', 'why', 'a' || n, 1, case when o then n end,"
+        " case when not o then 'bob' end, case when not o then n end"
+        " from generate_series(1, 40) n, unnest(array[true, false]) o"
+    )
+    records.do(
+        "insert into maintenance.sightings"
+        " (scope, handle, verdict, rev, updated_at, writer_id, first_seen, last_seen)"
+        " select 's', 'a' || n, v, 1, 1, 'w', 1, n"
+        " from generate_series(1, 40) n, unnest(array['stale_running', 'flipped']) v"
+    )
+    records.do(
+        "insert into maintenance.session_releases (scope, session_id, handle, settled_at, run_id,"
+        " queued_at, not_before, state, record, restorable_until)"
+        " select 's', null, 'a' || n, 1, gen_random_uuid(), 1, 1, 'kept', '{}', n"
+        " from generate_series(1, 40) n"
+    )
+    for number in range(40):
+        run_of(records, now - HOUR // MS * 2 - number, requested_by=f"a{number + 1}")
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "name"),
+    [
+        ("runs", "runs_rolled_up", "old.requested_by"),
+        (
+            "journal",
+            "rolled_up",
+            "(select r.requested_by from maintenance.runs r where r.id = old.run_id)",
+        ),
+        ("requests", "requests", "old.requested_by"),
+        ("holds", "holds", "old.placed_by"),
+        ("actions", "actions", "old.actor"),
+        ("sightings", "sightings", "old.handle"),
+        ("session_releases", "kept", "old.handle"),
+    ],
+    ids=lambda value: value if value.isidentifier() else "",
+)
+def test_what_cannot_be_tidied_holds_up_nothing_else(
+    records: Records, table: str, what: str, name: str
+) -> None:
+    """Neither what is behind such a row nor any other kind; each of them is told."""
+    now = now_ms(records)
+    _over(records, now)
+    stuck = 4 if table in {"holds", "sightings"} else 2
+
+    with refusing(records, table, f"{name} in ('a3', 'a17')"):
+        batches = [*roll_up(records.database, now, HOUR, 16)]
+        batches += prune(records.database, now, HOUR, 160)
+
+    told = [(each.what, each.error) for each in batches if each.error is not None]
+    assert told == [(what, "Postgres reported: no")] * stuck
+    done: Counter[str] = Counter()
+    for each in batches:
+        done[each.what] += each.rows
+    expected = {"runs_rolled_up": 40, "rolled_up": 40, "runs": 39, "requests": 40, "holds": 80,
+                "actions": 40, "sightings": 80, "kept": 40}  # fmt: skip
+    expected[what] -= stuck
+    if table in {"runs", "journal"}:
+        # A run stays while it, or any row of its journal, is not added up.
+        expected["runs"] -= 2
+    if table == "runs":
+        expected["rolled_up"] -= 2
+    assert dict(done) == expected
+    assert {*pruned(records, now)} <= {what, "runs"}
+
+
+def test_a_kind_without_its_privilege_holds_up_no_other(records: Records) -> None:
+    """It is told once, and nothing of it is tried row by row."""
+    now = now_ms(records)
+    _over(records, now)
+    records.do("alter table maintenance.requests rename to elsewhere")
+    try:
+        batches = [*prune(records.database, now, HOUR, 16)]
+    finally:
+        records.do("alter table maintenance.elsewhere rename to requests")
+
+    [(what, error)] = [(each.what, each.error) for each in batches if each.error is not None]
+    assert (what, "maintenance.requests" in (error or "")) == ("requests", True)
+    assert sum(each.rows for each in batches if each.what == "kept") == 40
 
 
 def test_sightings_go_once_nobody_confirms_them(records: Records) -> None:

@@ -184,17 +184,20 @@ def test_part_of_a_job_that_only_another_release_knows_is_left_to_it(records: Re
     assert runs.start_part(records.database, run.run_id, 1, ["flip_stale_running"]) is None
 
     assert records.parts(run)[1] == "queued"
+    let_wait(records, run, LIFETIME + SECOND)
+    assert requests.send_again(records.database, LIFETIME, 10, ["flip_stale_running"]) == []
+    assert requests.send_again(records.database, LIFETIME, 10, [JOB]) == [(run.run_id, 1)]
     assert runs.start_part(records.database, run.run_id, 1, [JOB]) is not None
 
 
 def test_parts_whose_message_has_expired_are_sent_again_once_each_time(records: Records) -> None:
     run = taken(records, 3, begun=1)
-    assert requests.send_again(records.database, LIFETIME, 10) == []
+    assert requests.send_again(records.database, LIFETIME, 10, [JOB]) == []
     let_wait(records, run, LIFETIME + SECOND)
 
-    assert requests.send_again(records.database, LIFETIME, 1) == [(run.run_id, 2)]
-    assert requests.send_again(records.database, LIFETIME, 10) == [(run.run_id, 3)]
-    assert requests.send_again(records.database, LIFETIME, 10) == []
+    assert requests.send_again(records.database, LIFETIME, 1, [JOB]) == [(run.run_id, 2)]
+    assert requests.send_again(records.database, LIFETIME, 10, [JOB]) == [(run.run_id, 3)]
+    assert requests.send_again(records.database, LIFETIME, 10, [JOB]) == []
 
 
 def test_parts_of_a_tick_are_never_sent_again(records: Records) -> None:
@@ -202,7 +205,7 @@ def test_parts_of_a_tick_are_never_sent_again(records: Records) -> None:
     run = opened(records, parts=2)
     let_wait(records, run, timedelta(days=3))
 
-    assert requests.send_again(records.database, LIFETIME, 10) == []
+    assert requests.send_again(records.database, LIFETIME, 10, [JOB]) == []
 
 
 def test_what_is_left_of_a_part_is_one_more_part(records: Records) -> None:

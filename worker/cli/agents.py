@@ -84,7 +84,7 @@ def _table(rows: list[RowSummary], heard: Mapping[str, Heard]) -> None:
         [
             (
                 row.handle,
-                row.status,
+                show.outcome(row.status),
                 row.name,
                 row.agent_type,
                 row.session_id,
@@ -138,7 +138,8 @@ def scopes(counts: bool, as_json: bool) -> int:
 
     with ledger(reading("background_agents")) as process:
         if counts:
-            found = counts_by_scope(process.database)
+            with show.progress(lambda: "counting the rows of the ledger"):
+                found = counts_by_scope(process.database)
         else:
             names = PostgresAgentStore(process.database).list_scopes()
             found = [ScopeCounts(name) for name in names]

@@ -92,7 +92,8 @@ def _show_nothing(policy: Policy, job: str, asked: Asked) -> None:
 def _dry_run(process: Process, job: str, asked: Asked) -> int:
     from worker.frame import dry_run
 
-    planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
+    with show.progress(lambda: f"{job}: looking for what is due"):
+        planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
     for sentence in sentences(concerning(process, job, asked.scopes)):
         say(f"note: {sentence}")
     rows = sum(each.rows for each in planned if each.arm != "skipped")
@@ -151,7 +152,7 @@ def _run(
                 **({"flags": {**flags}} if flags else {}),
             },
         )
-    code = _show_run(run, as_json=asked.as_json)
+    code = _show_run(run, as_json=asked.as_json, stopped=process.stopping.is_set())
     tripped = "skipped/breaker" in run.report
     if tripped:
         complain(_tripped(process, run))
@@ -178,7 +179,7 @@ def _tripped(process: Process, run: Run) -> str:
     )
 
 
-def _show_run(run: Run, *, as_json: bool) -> int:
+def _show_run(run: Run, *, as_json: bool, stopped: bool) -> int:
     report = dict.fromkeys(_ALWAYS_SHOWN.get(run.job, ()), 0) | run.report
     if as_json:
         show.document(asdict(replace(run, report=report)))
@@ -199,7 +200,6 @@ def _show_run(run: Run, *, as_json: bool) -> int:
             "`sema-maintenance releases rearm --state dead` lets them be tried again once that is "
             "mended"
         )
-    # By hand nothing but a signal ends a run with work left.
     if held := [cause for cause in _HELD_BY_ALL if f"skipped/{cause}" in report]:
         say(
             f"note: what was passed over for {' and '.join(held)} waits until that is over; only "
@@ -207,5 +207,11 @@ def _show_run(run: Run, *, as_json: bool) -> int:
             "--override outage lifts it"
         )
     if run.more:
-        complain(f"{run.job} was stopped early; what is left waits for the next run")
+        why = (
+            "was stopped early"
+            if stopped
+            else "came no further in a whole turn, for rows that it passes over or that another "
+            "run has in hand; MAINT_JOB_BUDGET makes turns longer"
+        )
+        complain(f"{run.job} {why}; what is left waits for the next run")
     return FAILED if run.state != "succeeded" or run.more or failed else DONE

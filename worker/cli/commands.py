@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.failures import exit_code
+from worker.cli.failures import Stopped, exit_code
 
 # By heading of the help text; each command as module:attribute.
 _COMMANDS: Final[dict[str, dict[str, str]]] = {
@@ -37,7 +37,7 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
     "Look": {
         "agents": "worker.cli.agents:agents",
         "scopes": "worker.cli.agents:scopes",
-        "status": "worker.cli.history:status",
+        "status": "worker.cli.status:status",
         "history": "worker.cli.history:history",
         "policy": "worker.cli.policy:policy",
         "releases": "worker.cli.releases:releases",
@@ -89,6 +89,13 @@ class Commands(click.Group):
         meant = f"; did you mean '{close[0]}'?" if close else "."
         raise click.UsageError(f"there is no command '{name}'{meant}", ctx)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises Stopped where Ctrl-C or SIGTERM ends it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Stopped from stop
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands under their headings."""
         widest = max(map(len, _TARGETS))
@@ -111,7 +118,7 @@ class Commands(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command and exit: 0 done, 1 something failed, 2 wrong usage or configuration."""
+        """Run a command and exit: with 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C."""
         sys.exit(
             exit_code(
                 lambda: super(Commands, self).main(
@@ -137,5 +144,5 @@ def sema_maintenance() -> None:
 
     The database is MAINT_DATABASE_URL, or else the embedded one of MAINT_DATA_DIR. Results go to
     standard output, everything else to standard error. Exit codes: 0 done, 1 something failed,
-    2 wrong usage or configuration.
+    2 wrong usage or configuration, 130 ended by Ctrl-C.
     """

@@ -1,10 +1,9 @@
-"""What the jobs did and when they are due again."""
+"""What the jobs did, for whom, and how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,24 +11,14 @@ import click
 
 from worker.cli import options, show
 from worker.cli.failures import DONE
-from worker.cli.pause import said
 from worker.cli.target import ledger
 
 if TYPE_CHECKING:
-    from config.policy import Policy
-    from config.settings import Settings
-    from store.breakers import Open
-    from store.overview import Slot
-    from store.pauses import Pause
     from store.requests import Request
     from store.runs import Run
-    from worker.backlogs import Ahead
     from worker.context import Process
 
 _RUNS_SHOWN = 20
-_PAUSES_SHOWN = 50
-_BREAKERS_SHOWN = 20
-_BREAKERS_READ = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +129,11 @@ def _row(entry: Entry) -> tuple[object, ...]:
         did = request.error or "no worker has taken it yet"
         if request.state == "taken":
             did = "its run is no longer on record"
-        return (show.when(entry.at), request.job, request.state, None, _who(entry), did)
+        state = show.outcome(request.state)
+        return (show.when(entry.at), request.job, state, None, _who(entry), did)
     took = None if run.finished_at is None else show.span(run.finished_at - run.started_at)
     did = run.error or show.counts(run.report)
-    return (show.when(run.started_at), run.job, run.state, took, _who(entry), did)
+    return (show.when(run.started_at), run.job, show.outcome(run.state), took, _who(entry), did)
 
 
 def _given(asked: Mapping[str, Any]) -> list[str]:
@@ -177,167 +167,3 @@ def _arms(policy: object) -> list[tuple[object, object]]:
     if policy is None:
         return []
     return [*policy.items()] if isinstance(policy, dict) else [("policy", policy)]
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """Where a job stands. Times and the period in milliseconds; `late`: ticks were missed."""
-
-    job: str
-    period_ms: int
-    last_slot: int | None
-    next_due: int
-    late: bool
-    last_run: Run | None
-
-
-@click.command(
-    epilog="Example: sema-maintenance status --json",
-    short_help="Show where each job stands.",
-)
-@options.policy_file
-@options.as_json
-def status(policy_file: Path | None, as_json: bool) -> int:
-    """Show where each job stands, and what of the ledger the jobs are about."""
-    from store import breakers, figures, memory_boundary, pauses, undo
-    from store.needs import STATUS
-    from worker.backlogs import backlogs
-
-    def policy(settings: Settings) -> Policy:
-        from config.policy import load_policy
-        from worker.context import read_policy
-
-        return read_policy(settings) if policy_file is None else load_policy(policy_file)
-
-    with ledger(STATUS, policy) as process:
-        database = process.database.describe()
-        jobs = _jobs(process)
-        live = figures.live_agents(process.database)
-        releases = figures.releases(process.database)
-        warnings = memory_boundary.in_force(process.database)
-        paused = pauses.in_force(process.database)
-        before_it = backlogs(process)
-        held, more_held = breakers.list_open(process.database, _BREAKERS_READ)
-        restorable = undo.count_restorable(process.database)
-    if as_json:
-        show.document(
-            {
-                "database": database,
-                "jobs": [asdict(each) for each in jobs],
-                "agents": live,
-                "session_releases": releases,
-                "restorable": restorable,
-                "memory_warnings": warnings,
-                "pauses": [asdict(each) for each in paused],
-                "breakers": [asdict(each) for each in held],
-                "breakers_more": more_held,
-                "backlog": {job: asdict(each) for job, each in before_it.items()},
-            }
-        )
-    else:
-        _show(database, jobs, live, releases, warnings, paused, restorable)
-        _show_backlogs(before_it)
-        _show_breakers(held, more_held)
-    return DONE
-
-
-def _show_backlogs(before_it: Mapping[str, Ahead]) -> None:
-    due = {job: each for job, each in before_it.items() if each.rows != 0}
-    if due:
-        click.echo()
-    for job, each in due.items():
-        said = "more rows are due than could be counted in time"
-        if each.rows is not None:
-            said = f"{each.rows} rows are due"
-        pace = "nothing was done within the last hour"
-        if each.done_lately:
-            pace = f"{each.done_lately} were done within the last {show.span(each.lately_ms)}"
-            if each.left_ms is not None:
-                pace += f", so the rest takes about {show.span(each.left_ms)}"
-        click.echo(f"backlog      {job}: {said}; {pace}")
-
-
-def _show_breakers(held: Sequence[Open], more: int) -> None:
-    if held:
-        click.echo()
-    for each in held[:_BREAKERS_SHOWN]:
-        where = f" in scope {show.printable(each.scope)!r}" if each.scope else ""
-        remedy = (
-            f"; `{each.job.replace('_', '-')} --scope S --override breakers` lets it go on"
-            if each.holds_until is None and each.scope
-            else ""
-        )
-        click.echo(
-            f"breaker      {each.job}{where}, since {show.when(each.opened_at)} UTC: {each.detail}"
-            f"{remedy}"
-        )
-    more += len(held[_BREAKERS_SHOWN:])
-    if more:
-        click.echo(f"breaker      and {more} more; `status --json` has up to {_BREAKERS_READ}")
-
-
-def _jobs(process: Process) -> list[JobStatus]:
-    from store.overview import slots
-    from store.runs import list_runs
-
-    now, claimed = slots(process.database)
-    jobs = []
-    for job, entry in process.entries.items():
-        slot: Slot | None = claimed.get(job)
-        # WHY the database's first: that is the period which the beat that ticks really has.
-        period_ms = slot.period_ms if slot else int(entry.every.total_seconds() * 1000)
-        present = now - now % period_ms
-        runs = list_runs(process.database, job, 1)
-        jobs.append(
-            JobStatus(
-                job,
-                period_ms,
-                slot.last_slot if slot else None,
-                present + period_ms,
-                late=slot is not None and slot.last_slot < present - period_ms,
-                last_run=runs[0] if runs else None,
-            )
-        )
-    return jobs
-
-
-def _show(
-    database: str,
-    jobs: list[JobStatus],
-    live: Mapping[str, int],
-    releases: Mapping[str, int],
-    warnings: Mapping[str, str],
-    paused: Sequence[Pause],
-    restorable: int,
-) -> None:
-    click.echo(f"database     {database}")
-    click.echo(f"agents       {show.counts(dict(live))}")
-    click.echo(f"transcripts  {show.counts(dict(releases))}")
-    if restorable:
-        click.echo(f"deleted      {restorable} can be restored; `restore --list` shows which")
-    for tag, detail in warnings.items():
-        click.echo(f"memory       {tag}: {detail}")
-    for each in paused[:_PAUSES_SHOWN]:
-        click.echo(f"paused       {said(each)}")
-    if (more := len(paused) - _PAUSES_SHOWN) > 0:
-        click.echo(f"paused       and {more} more; --json lists them all")
-    click.echo()
-    show.table(
-        ("JOB", "EVERY", "LAST TICK (UTC)", "NEXT DUE (UTC)", "LAST RUN (UTC)", "OUTCOME", "DID"),
-        [_job_row(each) for each in jobs],
-    )
-
-
-def _job_row(each: JobStatus) -> tuple[object, ...]:
-    run = each.last_run
-    ticked = "never" if each.last_slot is None else show.when(each.last_slot)
-    last: tuple[Any, ...] = (None, None, None)
-    if run is not None:
-        last = (show.when(run.started_at), run.state, run.error or show.counts(run.report))
-    return (
-        each.job,
-        show.span(each.period_ms),
-        f"{ticked} (late)" if each.late else ticked,
-        show.when(each.next_due),
-        *last,
-    )

@@ -14,11 +14,16 @@ import click
 
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, say
-from worker.cli.target import ledger
+from worker.cli.target import BetweenBatches, ledger
 
 if TYPE_CHECKING:
+    from store.ledger_io import Refused
     from store.ledger_lines import Kind
 
+# How many refused lines are told one by one, and how many kinds are counted apart.
+_TOLD = 10
+_KINDS_MAX = 50
+_OTHERS = "other"
 _NOUNS = {"agent": "agents", "checkpoint": "checkpoints", "session": "transcripts"}
 
 
@@ -29,13 +34,15 @@ _NOUNS = {"agent": "agents", "checkpoint": "checkpoints", "session": "transcript
 )
 @click.argument("file", type=click.File("rb"))
 @click.option("--stop-on-error", is_flag=True, help="Store nothing after the first refused line.")
+@click.option("--verbose", is_flag=True, help="Tell of every refused line, not only the first ten.")
 @options.as_json
-def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
+def import_(file: BinaryIO, stop_on_error: bool, verbose: bool, as_json: bool) -> int:
     """Store a ledger's JSON lines from FILE, or - for standard input.
 
     A line is an agent's bare record, {"checkpoint": {...}} or {"session": {...}}. A line that
     cannot be stored is named with its problem and left out; so is one whose row is there already,
-    which stays as it is. The exit code is 1 if any line was left out.
+    which stays as it is. After the first ten such lines they are only counted, by kind. The exit
+    code is 1 if any line was left out.
     """
     from store.errors import StoreError
     from store.ledger_io import import_lines
@@ -44,31 +51,73 @@ def import_(file: BinaryIO, stop_on_error: bool, as_json: bool) -> int:
 
     name = show.printable(str(file.name)) if file is not sys.stdin.buffer else "-"
     stored: Counter[str] = Counter()
-    read = refused = 0
+    refusals = Refusals(name, verbose=verbose)
+    read = 0
     with (
         ledger(IMPORT) as process,
-        show.progress(lambda: f"{read} lines read, {refused} refused"),
+        BetweenBatches() as between,
+        show.progress(
+            lambda: f"{read} lines read, {refusals.number} refused", lambda: _share_read(file)
+        ),
     ):
         try:
-            for batch in import_lines(process.database, _lines(file), stop_on_error=stop_on_error):
+            given = between.waiting(_lines(file))
+            for batch in import_lines(process.database, given, stop_on_error=stop_on_error):
                 stored.update(batch.stored)
                 read += batch.read
-                refused += len(batch.refused)
                 for line in batch.refused:
-                    say(f"{name}:{line.number}: {line.problem}")
+                    refusals.tell(line)
+                between.counted()
         except (StoreError, KeyboardInterrupt):
             say(f"{name}: of the first {read} lines {_worded(stored)} are stored; import it again")
             raise
         finally:
+            refusals.sum_up()
             # WHY suppressed: they are found within the hour even so.
             with suppress(StoreError):
                 look_again(process.database)
     if as_json:
         counts = {noun: stored[kind] for kind, noun in _NOUNS.items()}
-        show.document({"file": name, "stored": counts, "refused": refused})
+        by_kind = dict(refusals.by_kind.most_common())
+        said = {"refused": refusals.number, "refused_by_kind": by_kind}
+        show.document({"file": name, "stored": counts, **said})
     else:
-        click.echo(f"stored {_worded(stored)}; lines refused: {refused}")
-    return FAILED if refused else DONE
+        click.echo(f"stored {_worded(stored)}; lines refused: {refusals.number}")
+    return FAILED if refusals.number else DONE
+
+
+class Refusals:
+    """Tells of the first refused lines, and counts all of them by what is wrong with them."""
+
+    def __init__(self, name: str, *, verbose: bool) -> None:
+        self._name = name
+        self._told = None if verbose else _TOLD
+        self.number = 0
+        self.by_kind: Counter[str] = Counter()
+
+    def tell(self, line: Refused) -> None:
+        """Count a line, and say what is wrong with it where that is not said too often by now."""
+        self.number += 1
+        known = line.kind in self.by_kind or len(self.by_kind) < _KINDS_MAX
+        self.by_kind[line.kind if known else _OTHERS] += 1
+        if self._told is None or self.number <= self._told:
+            say(f"{self._name}:{line.number}: {line.problem}")
+
+    def sum_up(self) -> None:
+        """Say how many there were of each kind, where not all were told."""
+        if self._told is None or self.number <= self._told:
+            return
+        say(f"{self._name}: {self.number} lines refused in all; --verbose tells of each:")
+        for kind, number in self.by_kind.most_common():
+            say(f"  {number}: {kind}")
+
+
+def _share_read(file: BinaryIO) -> float | None:
+    """How much of a file is read; None where it has no end that is known."""
+    with suppress(OSError, ValueError):
+        size = os.fstat(file.fileno()).st_size
+        return file.tell() / size if size and file.seekable() else None
+    return None
 
 
 def _worded(stored: Mapping[str, int]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _STATES: Final = ("pending", "suspect", "dead")
 _ASIDE: Final = ("suspect", "dead")
 _SHOWN: Final = 100
+_WHY: Final = {"suspect": "written to after its row had settled"}
 
 
 @click.group(
@@ -59,11 +60,11 @@ def list_releases(state: State | None, scope: str | None, limit: int, as_json: b
                     each.scope,
                     each.session_id,
                     each.handle,
-                    each.state,
+                    show.outcome(each.state),
                     each.attempts,
                     show.when(each.settled_at),
                     show.when(each.not_before) if each.state == "pending" else None,
-                    each.last_error,
+                    each.last_error or _WHY.get(each.state),
                 )
                 for each in entries
             ],
@@ -138,7 +139,7 @@ def _rearm(
     run = runs.open_run(database, outbox.REARM, requested_by(), (), uuid.uuid4(), asked=asked)
     stamp = Stamp(run.started_at, run.run_id, live=True)
     try:
-        with finishing_the_batch(process):
+        with finishing_the_batch(process), show.progress(lambda: f"{count} entries are due again"):
             for rearmed in outbox.rearm(database, state, scope, session, stamp):
                 count += rearmed
                 if process.stopping.is_set():

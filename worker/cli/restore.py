@@ -143,7 +143,7 @@ def _erase(process: Process, scope: str) -> tuple[int, bool]:
     from store.undo import erase as let_go
 
     count = 0
-    with finishing_the_batch(process):
+    with finishing_the_batch(process), show.progress(lambda: f"{count} kept rows are erased"):
         for erased in let_go(process.database, scope, requested_by()):
             count += erased
             if process.stopping.is_set():

@@ -44,6 +44,7 @@ def run(sample: bool) -> None:
     """
     from config.settings import load_settings
     from worker.context import Process, install
+    from worker.http import try_address
     from worker.logs import configure
 
     settings = load_settings()
@@ -51,15 +52,19 @@ def run(sample: bool) -> None:
         # WHY text in a pipe too: this command is there to be watched.
         settings = settings.model_copy(update={"log_format": "text"})
     configure(settings.log_level, settings.log_format)
+    # WHY first: what cannot be used is said before a database is made or anything is written.
+    policy = _policy(settings, sample=sample)
+    with _address_or_refusal(settings):
+        try_address(settings.http_address)
     with _database(settings) as (url, embedded):
         settings = settings.model_copy(update={"database_url": url})
-        process = Process(settings, _policy(settings, sample=sample), all_in_one=True)
+        process = Process(settings, policy, all_in_one=True)
         install(process)
         try:
             # It is not ready before its consumer has begun.
             process.loops.consumer.lost()
-            # WHY first: a port that is taken is found before anything is written.
             with _served(process) as address:
+                click.echo(f"page      http://{address}/")
                 _prepare(process, embedded=embedded, sample=sample)
                 ended_well = _work_until_stopped(process, address)
         finally:
@@ -97,21 +102,29 @@ def _policy(settings: Settings, *, sample: bool) -> Policy:
 
 @contextmanager
 def _served(process: Process) -> Iterator[str]:
-    """The metrics, at the address that is given."""
-    from config.errors import ConfigError
+    """The page, the probes and the metrics, at the address that is given."""
     from worker.http import serve
 
-    try:
+    with _address_or_refusal(process.settings):
         served = serve(process)
-    except OSError as error:
-        raise ConfigError(
-            f"{process.settings.http_address} cannot be served ({error.strerror}); "
-            "set MAINT_HTTP_ADDRESS to a free address"
-        ) from error
     try:
         yield str(served.address)
     finally:
         served.close()
+
+
+@contextmanager
+def _address_or_refusal(settings: Settings) -> Iterator[None]:
+    """Raise ConfigError for an address that nothing can be served at."""
+    from config.errors import ConfigError
+
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{settings.http_address} cannot be served ({error.strerror}); "
+            "set MAINT_HTTP_ADDRESS to a free address"
+        ) from error
 
 
 def _prepare(process: Process, *, embedded: bool, sample: bool) -> None:

@@ -38,14 +38,17 @@ def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
     from store.needs import MIGRATE
 
     done: dict[str, Any] = {}
-    with ledger(MIGRATE) as process:
+    step = "looking at what is there"
+    with ledger(MIGRATE) as process, show.progress(lambda: step):
         if create_ledger:
             done["ledger"] = _create_ledger(process.database)
+        step = "migrating the worker's own tables"
         applied = apply(process.database)
         done["migrations"] = [f"{each.version:04}_{each.name}" for each in applied]
         newest = newest_applied(process.database)
         done["newer"] = newest if newest > shipped()[-1].version else None
         if indexes:
+            step = "building indexes, beside the writers"
             done |= _create_indexes(process.database)
     if as_json:
         show.document(done)

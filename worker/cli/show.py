@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import threading
@@ -10,15 +11,22 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TextIO
 
 import click
 
-from worker.cli.failures import say
+from config.terminal import is_dumb, wants_colours
+from worker.cli.failures import CLEAR_LINE, progress_shown, say
 
 _GAP: Final = "  "
 _CELL_MIN: Final = 8
+# What is no longer than this, such as a time or the name of a job, is never cut.
+_WHOLE_MAX: Final = 20
+_BAR: Final = 20
+_UTC: Final = " (UTC)"
+_TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b")
+_SAME_YEAR: Final = timedelta(days=300)
 _PROGRESS_EVERY_S: Final = 1.0
 
 
@@ -60,12 +68,50 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+class Coloured(str):
+    """A word whose colour, on a terminal that has any, repeats what it says."""
+
+    __slots__ = ("colour",)
+    colour: str
+
+    def shown(self, text: str) -> str:
+        """The text in this colour where colours are wanted."""
+        return click.style(text, fg=self.colour) if has_colours(sys.stdout) else text
+
+
+_OUTCOMES: Final = {
+    **dict.fromkeys(("succeeded", "ok", "completed"), "green"),
+    **dict.fromkeys(("partial", "warning", "lost", "late"), "yellow"),
+    **dict.fromkeys(("failed", "error", "refused", "dead"), "red"),
+}
+
+
+def outcome(word: str) -> str:
+    """How something ended, in the colour of that."""
+    if word not in _OUTCOMES:
+        return word
+    coloured = Coloured(word)
+    coloured.colour = _OUTCOMES[word]
+    return coloured
+
+
+def painted(text: str, word: str) -> str:
+    """The text in the colour of how something ended, where colours are wanted."""
+    return look.shown(text) if isinstance(look := outcome(word), Coloured) else text
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether what is written there is seen by a person who wants colours."""
+    return stream.isatty() and wants_colours()
+
+
 def _width(text: str) -> int:
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) != 0 for c in text)
+    return len(text) + wide - sum(unicodedata.category(c) in {"Mn", "Me"} for c in text)
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """The text in so many columns of a terminal; where it is cut it says so."""
     if _width(text) <= width:
         return text
     kept = ""
@@ -77,20 +123,92 @@ def _cut(text: str, width: int) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a header. On a terminal the widest columns are cut until a line fits."""
-    cells = [list(header)]
-    cells += [["-" if c is None else printable(str(c)) for c in row] for row in rows]
-    widths = [max(_width(row[place]) for row in cells) for place in range(len(header))]
-    if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns - len(_GAP) * (len(widths) - 1)
-        while sum(widths) > room and max(widths) > _CELL_MIN:
-            widths[widths.index(max(widths))] -= 1
-    for row in cells:
-        parts = [_cut(cell, width) for cell, width in zip(row, widths, strict=True)]
-        padded = [
-            part + " " * (width - _width(part)) for part, width in zip(parts, widths, strict=True)
-        ]
-        click.echo(_GAP.join(padded).rstrip())
+    """Print rows under a header: whole in a pipe, and on a terminal such that each line fits.
+
+    There times are shortened first, then the longest texts are cut; numbers, times and names of
+    states stay whole. Where even that is too wide, each row is a block of lines.
+    """
+    cells = [["-" if c is None else _plain(c) for c in row] for row in rows]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    titles, widths = list(header), _widths(header, cells)
+    if columns is not None and _together(widths) > columns:
+        now = datetime.now(UTC)
+        blocks = cells
+        cells = [[_like(cell, _shortened(cell, now)) for cell in row] for row in cells]
+        titles = [title.removesuffix(_UTC) for title in header]
+        narrow = _narrowed(titles, cells, columns)
+        if narrow is None:
+            _blocks(header, blocks, columns)
+            return
+        widths = narrow
+    for row in (titles, *cells):
+        click.echo(_GAP.join(map(_padded, row, widths)).rstrip())
+
+
+def _plain(cell: object) -> str:
+    text = str(cell)
+    return cell if isinstance(cell, Coloured) else printable(text)
+
+
+def _like(cell: str, text: str) -> str:
+    return cell if isinstance(cell, Coloured) else text
+
+
+def _padded(cell: str, width: int) -> str:
+    text = cut(cell, width)
+    text += " " * (width - _width(text))
+    return cell.shown(text) if isinstance(cell, Coloured) else text
+
+
+def _widths(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(header, *cells, strict=True)]
+
+
+def _together(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _narrowed(
+    header: Sequence[str], cells: Sequence[Sequence[str]], columns: int
+) -> list[int] | None:
+    """How wide each column may be so that all fit; None: not so that they can be read."""
+    widths = _widths(header, cells)
+    floors = []
+    for title, width, *column in zip(header, widths, *cells, strict=True):
+        longest = max(map(_width, column), default=0)
+        least = longest if longest <= _WHOLE_MAX else _CELL_MIN
+        floors.append(min(width, max(least, min(len(title), _CELL_MIN))))
+    if _together(floors) > columns:
+        return None
+    while _together(widths) > columns:
+        room = [width - floor for width, floor in zip(widths, floors, strict=True)]
+        widest = max((width, at) for at, width in enumerate(widths) if room[at] > 0)
+        widths[widest[1]] -= 1
+    return widths
+
+
+def _blocks(header: Sequence[str], cells: Sequence[Sequence[str]], columns: int) -> None:
+    """Each row as lines of its own, a name and a value each."""
+    widest = max(map(_width, header))
+    for number, row in enumerate(cells):
+        if number:
+            click.echo()
+        for title, cell in zip(header, row, strict=True):
+            line = title.ljust(widest) + _GAP
+            room = max(_CELL_MIN, columns - len(line))
+            click.echo(line + _padded(cell, min(room, _width(cell))))
+
+
+def _shortened(cell: str, now: datetime) -> str:
+    """The times in a cell without what goes without saying: today's date, or the year."""
+
+    def near(match: re.Match[str]) -> str:
+        then = datetime.strptime(match[0], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+        if then.date() == now.date():
+            return f"{then:%H:%M:%S}"
+        return f"{then:%m-%d %H:%M}" if abs(now - then) < _SAME_YEAR else f"{then:%Y-%m-%d}"
+
+    return _TIME.sub(near, cell)
 
 
 def counts(report: dict[str, int]) -> str:
@@ -99,9 +217,14 @@ def counts(report: dict[str, int]) -> str:
 
 
 @contextmanager
-def progress(what: Callable[[], str | None]) -> Iterator[None]:
-    """On a terminal, show once a second how far something long has come; in a pipe, nothing."""
-    if not sys.stderr.isatty():
+def progress(
+    what: Callable[[], str | None], share: Callable[[], float | None] = lambda: None
+) -> Iterator[None]:
+    """On a terminal, show once a second how far something long has come; in a pipe, nothing.
+
+    `share`: which part of it is done, from 0 to 1, where that is known: shown as a bar.
+    """
+    if not sys.stderr.isatty() or is_dumb():
         yield
         return
     over = threading.Event()
@@ -111,18 +234,31 @@ def progress(what: Callable[[], str | None]) -> Iterator[None]:
         while not over.wait(_PROGRESS_EVERY_S):
             text = what()
             if text is not None:
-                sys.stderr.write(f"\r\x1b[K{time.monotonic() - begun:.0f} s: {text}")
+                line = f"{_bar(share())}{time.monotonic() - begun:.0f} s: {printable(text)}"
+                # WHY one less: a line that fills a terminal to its edge moves on to the next.
+                line = cut(line, shutil.get_terminal_size().columns - 1)
+                sys.stderr.write(f"{CLEAR_LINE}{line}")
                 sys.stderr.flush()
 
     thread = threading.Thread(target=show, name="progress", daemon=True)
     thread.start()
+    progress_shown.set()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        sys.stderr.write("\r\x1b[K")
+        progress_shown.clear()
+        sys.stderr.write(CLEAR_LINE)
         sys.stderr.flush()
+
+
+def _bar(share: float | None) -> str:
+    if share is None:
+        return ""
+    done = min(1.0, max(0.0, share))
+    full = int(done * _BAR)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {int(done * 100):3} %  "
 
 
 def note_more(shown: int, what: str, more: bool) -> None:

@@ -9,9 +9,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from worker.cli.failures import say
+from worker.cli.failures import note_ctrl_c, say
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from store.needs import Needs
     from worker.context import Process
+
+T = TypeVar("T")
 
 
 def no_policy(_: Settings) -> Policy:
@@ -93,6 +95,8 @@ def finishing_the_batch(process: Process) -> Iterator[None]:
         if process.stopping.is_set():
             signal.default_int_handler(number, frame)
         process.stopping.set()
+        if number == signal.SIGINT:
+            note_ctrl_c()
         # WHY not through a stream: this may interrupt a write to one.
         os.write(2, b"stopping after the batch in hand; once more stops at once\n")
 
@@ -105,3 +109,49 @@ def finishing_the_batch(process: Process) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+class BetweenBatches:
+    """Lets Ctrl-C and SIGTERM end what stores batch by batch only where it is known how far it is.
+
+    While it waits for more to store they end it at once, else when the batch in hand is counted; a
+    second one ends it at once in any case.
+    """
+
+    def __init__(self) -> None:
+        self._waits = False
+        self._heard: tuple[int, FrameType | None] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> BetweenBatches:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._waits or self._heard is not None:
+            self._before[number](number, frame)
+        self._heard = number, frame
+
+    def waiting(self, more: Iterator[T]) -> Iterator[T]:
+        """The same, each waited for in such a way that it may be ended meanwhile."""
+        while True:
+            self._waits = True
+            self.counted()
+            try:
+                each = next(more, None)
+            finally:
+                self._waits = False
+            if each is None:
+                return
+            yield each
+
+    def counted(self) -> None:
+        """All that is stored is counted: a good moment to end, if that was asked for."""
+        if self._heard is not None:
+            self._before[self._heard[0]](*self._heard)

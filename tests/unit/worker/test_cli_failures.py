@@ -1,4 +1,4 @@
-"""Whatever a command raises ends as one line and one of three exit codes."""
+"""Whatever a command raises ends as one line and an exit code that says of which kind it was."""
 
 import errno
 import signal
@@ -8,7 +8,7 @@ import pytest
 
 from config.errors import PolicyError, SettingsError
 from store.errors import InvalidPolicy, StoreError, StoreUnavailable, StoreUnusable, TimedOut
-from worker.cli.failures import exit_code
+from worker.cli.failures import exit_code, note_ctrl_c
 from worker.embedded import EmbeddedUnavailable
 
 
@@ -36,8 +36,8 @@ def raising(error: BaseException) -> int:
         (StoreError("refused"), 1, ["refused"]),
         (click.UsageError("wrong."), 2, ["wrong."]),
         (OSError(errno.ENOSPC, "No space left", "/dev/full"), 1, ["/dev/full: No space left"]),
-        (KeyboardInterrupt(), 1, ["stopped before the end"]),
-        (click.Abort(), 1, ["stopped before the end"]),
+        (KeyboardInterrupt(), 130, ["stopped before the end"]),
+        (click.Abort(), 130, ["stopped before the end"]),
         (BrokenPipeError(), 1, []),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
@@ -81,6 +81,29 @@ def test_at_log_level_debug_it_shows_where(
 
 def test_a_command_without_a_result_is_done() -> None:
     assert exit_code(lambda: None) == 0
+    assert exit_code(lambda: 1) == 1
+
+
+def test_a_question_that_nobody_answers_is_no_ctrl_c() -> None:
+    """At the end of its input, where click asks in vain."""
+
+    def ask() -> None:
+        try:
+            raise EOFError
+        except EOFError:
+            raise click.Abort from None
+
+    assert exit_code(ask) == 1
+
+
+def test_a_job_that_ctrl_c_ended_early_is_told_from_one_that_failed() -> None:
+    """It brings its batch to an end and returns; what it returns of itself is 1."""
+
+    def heard(code: int) -> int:
+        note_ctrl_c()
+        return code
+
+    assert [exit_code(lambda: heard(1)), exit_code(lambda: heard(0))] == [130, 0]
     assert exit_code(lambda: 1) == 1
 
 

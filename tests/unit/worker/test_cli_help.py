@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.unit.worker.command_tree import COMMANDS, LEAVES, WITHOUT_JSON, example_of, taken
 from worker.cli.commands import sema_maintenance
 
 # What takes its time to import, and whatever would import it.
@@ -22,21 +23,6 @@ try:
 finally:
     print(*sys.modules, file=sys.stderr)
 """
-
-
-def every_command() -> list[list[str]]:
-    """Each command as its arguments, groups included."""
-    context = click.Context(sema_maintenance)
-    found = []
-    for name in sema_maintenance.list_commands(context):
-        command = sema_maintenance.get_command(context, name)
-        found.append([name])
-        if isinstance(command, click.Group):
-            found += [[name, each] for each in command.list_commands(context)]
-    return found
-
-
-COMMANDS = every_command()
 
 
 @pytest.mark.parametrize(
@@ -57,13 +43,42 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert {name for name in modules if name.partition(".")[0] == "store"} <= LIGHT
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_each_command_has_help_with_an_example(arguments: list[str]) -> None:
-    shown = CliRunner().invoke(sema_maintenance, [*arguments, "--help"])
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_each_command_has_help_with_an_example_that_the_command_line_takes(
+    path: tuple[str, ...],
+) -> None:
+    shown = CliRunner().invoke(sema_maintenance, [*path, "--help"])
 
     assert shown.exit_code == 0
-    assert f"Example: sema-maintenance {arguments[0]}" in shown.stdout
+    assert f"Example: sema-maintenance {path[0]}" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
+    words = example_of(COMMANDS[path])
+    assert words[: len(path)] == [*path]
+    taken(words)
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_each_option_has_help_and_each_command_json(path: tuple[str, ...]) -> None:
+    options = [each for each in LEAVES[path].params if isinstance(each, click.Option)]
+
+    assert [each.name for each in options if not each.help] == []
+    assert (path not in WITHOUT_JSON) == any("--json" in each.opts for each in options)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_a_slip_in_any_name_is_told_what_may_be_meant(path: tuple[str, ...]) -> None:
+    """Of each command, and of each option of it."""
+    *group, name = path
+    slips = [([*group, f"{name}x"], name)]
+    for each in COMMANDS[path].params:
+        if isinstance(each, click.Option) and path in LEAVES:
+            slips += [([*path, f"{flag}x"], flag) for flag in each.opts if flag.startswith("--")]
+    for arguments, meant in slips:
+        ended = CliRunner().invoke(sema_maintenance, arguments)
+        assert ended.exit_code == 2
+        assert len(ended.stderr.splitlines()) == 1
+        assert "id you mean" in ended.stderr
+        assert meant in ended.stderr
 
 
 def test_the_list_of_commands_cuts_no_description_off() -> None:
@@ -71,7 +86,7 @@ def test_the_list_of_commands_cuts_no_description_off() -> None:
 
     listed = shown.stdout.partition("All in one:")[2]
     assert "..." not in listed
-    for name, *_ in COMMANDS:
+    for name in {path[0] for path in COMMANDS}:
         assert f"\n  {name} " in listed
 
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import click
 import pytest
 
 from memory import BOUNDARY_TAGS
 from store.errors import StoreUnavailable
 from store.figures import Stopped
 from store.overview import Slot
+from tests.unit.worker.command_tree import taken
 from tests.unit.worker.standings import (
     NEVER,
     NOW_MS,
@@ -21,7 +21,6 @@ from tests.unit.worker.standings import (
     with_past,
     with_present,
 )
-from worker.cli.commands import sema_maintenance
 from worker.concerns import Concern, concerns
 from worker.jobs import JOBS
 from worker.paced import Reading
@@ -54,6 +53,15 @@ CASES: dict[str, tuple[Standing, str, str]] = {
     "suspect": (with_present(releases={"suspect": 1}), "warning", "1 transcript set aside"),
     "failing": (with_present(failing={"reap": 2}), "warning", "reap fails in 2 scopes"),
     "guard": (with_present(breakers={"reap": EVERYWHERE}), "warning", "A guard holds reap"),
+    "guard of flips": (
+        with_present(
+            breakers={
+                "flip_stale_running": replace(EVERYWHERE, reasons=("silence",), until=NOW_MS + 1)
+            }
+        ),
+        "warning",
+        "A guard holds flip_stale_running everywhere",
+    ),
     "breaker": (
         with_present(breakers={"reap": THREE_SCOPES}),
         "warning",
@@ -121,18 +129,7 @@ def test_each_command_that_is_named_is_one(case: str) -> None:
     for command in concern.commands:
         program, *arguments = command.split()
         assert program == "sema-maintenance"
-        taken(sema_maintenance, arguments)
-
-
-def taken(command: click.Command, arguments: list[str]) -> None:
-    """Fails with click's own words where the command line would refuse these arguments."""
-    with command.make_context(command.name, [*arguments]) as context:
-        if isinstance(command, click.Group):
-            _, chosen, rest = command.resolve_command(
-                context, [*context._protected_args, *context.args]
-            )
-            assert chosen is not None
-            taken(chosen, rest)
+        taken(arguments)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +184,40 @@ def test_jobs_of_another_release_are_told_of_as_well() -> None:
     assert "new_job" not in JOBS
     assert len(found) == 3
     assert "--override" not in everything_said(found)
+
+    for named in ("a job this release does not know (new_job)", "A job this release does not know"):
+        assert named in everything_said(found)
+    for command in (command for each in found for command in each.commands):
+        assert "new-job" not in command
+
+
+def test_guard_says_why_it_holds_until_when_and_what_lifts_it() -> None:
+    """By what lifts it of the guards that the job has; and who looks first is told where to."""
+    until = NOW_MS + 300_000
+    held = Stopped(everywhere=True, scopes=0, reasons=("mass", "silence"), until=until)
+    [flips] = concerns(with_present(breakers={"flip_stale_running": held}))
+    gone = Stopped(everywhere=True, scopes=0, reasons=("no_checkpoints",))
+    [parked] = concerns(with_present(breakers={"reconcile_parked": gone}))
+
+    assert "(mass, silence)" in flips.meaning
+    assert "at 2026-11-30 23:53:24 UTC, in 5 min, or earlier" in flips.meaning
+    lifting = "sema-maintenance flip-stale-running --scope SCOPE --override outage"
+    assert [*flips.commands[:3]] == [
+        "sema-maintenance status",
+        f"{lifting} --dry-run",
+        lifting,
+    ]
+    assert "once its cause is gone" in parked.meaning
+    assert parked.commands[2].endswith("reconcile-parked --scope SCOPE --override plausible-times")
+
+
+@pytest.mark.parametrize("case", ["paused in part", "breaker", "dead", "suspect"])
+def test_what_names_the_scopes_comes_before_what_asks_for_one(case: str) -> None:
+    [concern] = concerns(CASES[case][0])
+
+    asks = ["SCOPE" in command for command in concern.commands]
+    assert asks[0] is False
+    assert asks[-1] is True
 
 
 def test_tag_of_another_release_is_shown() -> None:

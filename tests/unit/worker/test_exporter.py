@@ -145,6 +145,7 @@ def test_known_series_begin_at_zero() -> None:
         ("reap",),
         ("flip_stale_running",),
         ("reconcile_parked",),
+        ("release_sessions",),
     }
     assert found["background_agent_sessions_released_total"] == {(): 0}
     assert found["background_agent_session_release_failures_total"] == {(): 0}

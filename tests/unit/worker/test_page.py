@@ -128,6 +128,22 @@ def test_each_job_says_when_what_and_how_much() -> None:
     assert "4 rows oldest due for 62 s" in said
 
 
+def test_what_a_process_does_as_it_starts_is_nobodys_request() -> None:
+    said = text(
+        with_past(runs={"audit_memory": [run("audit_memory", scheduled=False, at_start=True)]})
+    )
+
+    assert "as a process started" in said
+    assert "asked for by hand" not in said
+
+
+def test_what_is_waiting_says_how_old_that_is() -> None:
+    read = replace(WELL, overdue={"reap": Reading(Backlog(4, 0), None, age_s=12.0)})
+
+    assert "4 rows read 12 s ago" in text(standing(read))
+    assert " ago" not in text(standing())
+
+
 def test_counts_are_shown_and_what_is_not_known_is_not_0() -> None:
     said = text(standing())
     assert "running3" in said
