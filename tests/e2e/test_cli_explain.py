@@ -109,9 +109,9 @@ def test_a_held_row(cli: CommandLine, ledger: Ledger) -> None:
         second["ends_at"],
     ]
     assert job(told)["earliest_at"] == second["ends_at"]
-    cli.run("holds", "place", "s", "a", "--reason", "case 3")
+    third = cli.json("holds", "place", "s", "a", "--reason", "case 3")["id"]
     shown = cli.run("explain", "s", "a").stdout
-    assert "reap would delete it, for its age (max_age) now, but hold 3 lies on it until" in shown
+    assert f"for its age (max_age) now, but hold {third} lies on it until it is released" in shown
     assert "(case 3); `sema-maintenance holds release" in shown
     assert job(cli.json("explain", "s", "a"))["earliest_at"] is None
 
