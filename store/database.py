@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -164,6 +164,10 @@ class Transaction:
         """Run several statements that take no parameters."""
         self._connection.execute(self._statements.named(text))
 
+    def over_one_row(self, statements: Collection[str], scope: str, handle: str) -> Transaction:
+        """This transaction, in which these statements meet no agent of the ledger but one."""
+        return _OverOneRow(self._connection, self._statements, statements, scope, handle)
+
     def stream(
         self, statement: str, params: Mapping[str, Any] | None = None, *, size: int = 1000
     ) -> Iterator[DictRow]:
@@ -171,6 +175,29 @@ class Transaction:
         with self._connection.cursor(name="stream") as cursor:
             cursor.itersize = size
             yield from cursor.execute(self._statements[statement], params or {})
+
+
+class _OverOneRow(Transaction):
+    """A transaction in which some statements meet one agent alone."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[DictRow],
+        statements: Statements,
+        narrowed: Collection[str],
+        scope: str,
+        handle: str,
+    ) -> None:
+        super().__init__(connection, statements)
+        self._narrowed = frozenset(narrowed)
+        self._row = {"row_scope": scope, "row_handle": handle}
+
+    def rows(self, statement: str, params: Mapping[str, Any] | None = None) -> list[DictRow]:
+        """Every row that the statement returns."""
+        if statement not in self._narrowed:
+            return super().rows(statement, params)
+        text = self._statements.over_one_row(statement)
+        return self._connection.execute(text, {**(params or {}), **self._row}).fetchall()
 
 
 class Database:

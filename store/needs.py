@@ -182,6 +182,15 @@ RELEASES: Final = reading(own=("session_releases",))
 # WHY the outbox: transcripts that were claimed before are waited for.
 PAUSE: Final = Needs((), ("pauses SELECT INSERT", "actions INSERT", "session_releases SELECT"))
 RESUME: Final = Needs((), ("pauses SELECT DELETE", "actions INSERT"))
+EXPLAIN: Final = reading(
+    "background_agents",
+    "checkpoints",
+    "agent_sessions",
+    own=(
+        *("sightings", "breakers", "holds", "watches", "schedule", "pauses", "failing_scopes"),
+        *("session_releases", "journal", "actions"),
+    ),
+)
 HISTORY: Final = reading(own=("runs", "run_parts", "requests"))
 ACTIONS: Final = reading(own=("actions",))
 STATUS: Final = reading(
@@ -279,6 +288,7 @@ def operator(backend: Backend) -> Needs:
         RELEASE_HOLD,
         PAUSE,
         RESUME,
+        EXPLAIN,
         HISTORY,
         ACTIONS,
         STATUS,

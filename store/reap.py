@@ -13,7 +13,7 @@ from store.batches import Backlog, BatchSize, Done, Kind, Stamp
 from store.breakers import trip, tripped
 from store.database import Database, Transaction
 from store.guards import UNGUARDED, Guards
-from store.holds import HOLD, InForce, in_force, share
+from store.holds import HOLD, NOTHING_HELD, InForce, in_force, share
 from store.isolation import Turn, work_through
 from store.progress import Progress
 from store.reap_looks import Boundary, Implausible, Run, Tripped
@@ -208,16 +208,21 @@ def _after(place: Place, row: DictRow) -> Place:
 
 
 def preview_reap(
-    tx: Transaction, policies: Policies, now: int, guards: Guards = UNGUARDED
+    tx: Transaction,
+    policies: Policies,
+    now: int,
+    guards: Guards = UNGUARDED,
+    *,
+    though_held: bool = False,
 ) -> Found:
     """What a run would delete or skip in each scope, by (scope, arm, cause), in this snapshot.
 
-    Where a breaker opens, a run comes to fewer of the fresh flips and held rows than are counted
-    here.
+    `though_held`: as if there were no holds. Where a breaker opens, a run comes to fewer of the
+    fresh flips and held rows than are counted here.
     """
     ranges = Ranges.of(policies, now, guards)
     run, scopes = Run.of(ranges, Stamp(now), Progress()), ranges.scopes
-    held = in_force(tx, scopes)
+    held = NOTHING_HELD if though_held else in_force(tx, scopes)
     found = planned(tx, ranges, run.guard(tx, held))
     open_ones = tripped(tx, JOB, scopes) if guards.breakers else {}
     for scope in held.scopes.difference(open_ones):

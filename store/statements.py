@@ -18,6 +18,10 @@ OWN_SCHEMA: Final = "maintenance"
 
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _LEDGER = re.compile(r"\bledger\.(?=\w)")
+_ONE_ROW: Final = (
+    "(select r.* from ledger.background_agents r"
+    " where r.scope = %(row_scope)s and r.handle = %(row_handle)s)"
+)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
@@ -60,6 +64,14 @@ class Statements:
     def filled(self, name: str, fragments: Mapping[str, str]) -> bytes:
         """The same with fragments that are known only now."""
         return self.named(_expand(_text(f"{name}.sql"), {**self._fragments, **fragments}))
+
+    def over_one_row(self, name: str) -> bytes:
+        """The same over a ledger that holds no agent but that of %(row_scope)s and %(row_handle)s.
+
+        So a statement that counts a scope's rows says what it says of one of them.
+        """
+        text = _expand(_text(f"{name}.sql"), self._fragments)
+        return self.named(text.replace("ledger.background_agents", _ONE_ROW))
 
     def named(self, text: str) -> bytes:
         """A statement with the ledger's schema named in full."""

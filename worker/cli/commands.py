@@ -35,6 +35,7 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "erase": "worker.cli.restore:erase",
     },
     "Look": {
+        "explain": "worker.cli.explain:explain",
         "agents": "worker.cli.agents:agents",
         "scopes": "worker.cli.agents:scopes",
         "status": "worker.cli.status:status",
