@@ -151,11 +151,17 @@ def _run(
                 **({"flags": {**flags}} if flags else {}),
             },
         )
-    code = _show_run(run, as_json=asked.as_json)
+    return told(process, run, asked.scopes, as_json=asked.as_json)
+
+
+def told(process: Process, run: Run, scopes: Sequence[str] | None, *, as_json: bool) -> int:
+    """Say how a run in these scopes went, and what held it back; gives the exit code."""
+    job = run.job
+    code = _show_run(run, as_json=as_json)
     tripped = "skipped/breaker" in run.report
     if tripped:
         complain(_tripped(process, run))
-    paused = concerning(process, job, asked.scopes)
+    paused = concerning(process, job, scopes)
     for sentence in sentences(paused):
         complain(sentence)
     if "skipped/paused" in run.report and not paused:

@@ -1,0 +1,79 @@
+"""What a job would do at this instant, row by row, for a plan that a person reads and applies.
+
+What: everything that a dry run counts as to be done, and its counts. Takes no lock, writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from store.database import Transaction
+from store.pauses import Paused
+from store.plans import PlannedRow, list_reap
+from store.reap import JOB as REAP
+from store.reap import preview_reap
+from tasks.context import Context, Planned
+from tasks.paused import as_paused
+
+# How many scopes are looked at in one statement.
+_CHUNK: Final = 500
+
+Scopes = Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is in some scopes: the counts of a dry run, and what is to be done row by row."""
+
+    counts: list[Planned]
+    rows: Iterator[PlannedRow]
+
+
+# What of some scopes, in a snapshot: the counts, and the rows of which nothing but those is read.
+Planner = Callable[[Transaction, Scopes], Listing]
+
+
+def _reap(ctx: Context, scopes: Scopes) -> Planner:  # noqa: ARG001 - nothing is asked beforehand
+    def plan(tx: Transaction, some: Scopes) -> Listing:
+        policies, now = ctx.retention(some or ()), ctx.stamp.now
+        found = preview_reap(tx, policies, now, ctx.guards)
+        counts = [Planned(s, arm, cause, b.rows) for (s, arm, cause), b in found.items()]
+        return Listing(counts, list_reap(tx, policies, now, ctx.guards, found))
+
+    return plan
+
+
+_PLANNERS: Final[Mapping[str, Callable[[Context, Scopes], Planner]]] = {REAP: _reap}
+JOBS: Final = tuple(_PLANNERS)
+
+
+def plan(ctx: Context, job: str, scopes: Scopes, paused: Paused) -> Iterator[Listing]:
+    """The scopes in order, some at a time, all in one snapshot; None: the job knows no scopes.
+
+    Each listing's rows are to be read before the next is asked for. What is paused is counted as
+    passed over, and not listed. Raises StoreError.
+    """
+    planner = _PLANNERS[job](ctx, scopes)
+    with ctx.database.transaction(read_only=True, snapshot=True) as tx:
+        for some in _chunks(scopes):
+            listing = planner(tx, some)
+            counts = as_paused(listing.counts, paused)
+            if paused.everywhere:
+                yield Listing(counts, iter(()))
+            elif paused:
+                free = (row for row in listing.rows if row.scope not in paused.scopes)
+                yield Listing(counts, free)
+            else:
+                yield Listing(counts, listing.rows)
+
+
+def _chunks(scopes: Scopes) -> Iterator[Scopes]:
+    if scopes is None:
+        yield None
+        return
+    # WHY sorted here: by their bytes, as the rows are, whatever the ledger's collation.
+    ordered = sorted({*scopes})
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]
