@@ -8,7 +8,7 @@ counts once: as done, as passed over for its cause, or as a lost race.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from store.batches import Done, Kind, Stamp, journal_left
@@ -173,15 +173,18 @@ def _cut(rows: Sequence[PlannedRow], rows_max: int) -> Iterator[list[PlannedRow]
         yield batch
 
 
+Look = Callable[[Transaction, Sequence[PlannedRow]], Counter[Kind]]
+
+
 def look(
-    database: Database, work: Work, rows: Sequence[PlannedRow], now: int, paused: Paused
+    database: Database, see: Look, rows: Sequence[PlannedRow], paused: Paused
 ) -> Counter[Kind]:
-    """What would become of the rows at this instant. Takes no lock and writes nothing."""
+    """What would become of the rows at this instant, as `see` says. Takes no lock."""
     became = _all_as((row for row in rows if paused.covers(row.scope)), PAUSED)
     free = [row for row in rows if not paused.covers(row.scope)]
     if free:
         with database.transaction(read_only=True, snapshot=True) as tx:
-            became += work.look(tx, free, now)
+            became += see(tx, free)
     return became
 
 

@@ -6,18 +6,29 @@ plan of any size is read in flat memory. They are found by the same fragments as
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from store.batches import Stamp
+from psycopg.rows import DictRow
+
+from store.batches import Backlog, Stamp
+from store.breakers import is_limited
 from store.database import Transaction
+from store.flip_stale_running import preview_params
 from store.guards import Guards
 from store.holds import in_force
+from store.judged import Left
 from store.progress import Progress
 from store.reap_looks import Run
 from store.reap_ranges import Found, Place, Policies, Ranges
+from store.reconcile_parked import FAILURES, STALE_CLAIM
+from store.reconcile_parked import preview_params as reconcile_params
+from store.release_sessions import Backend
+from store.release_sessions import preview_params as release_params
+from store.retention import Milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,14 @@ def named(rows: Sequence[PlannedRow]) -> dict[str, Any]:
     }
 
 
+def lost(rows: Sequence[PlannedRow], found: Sequence[DictRow]) -> Left:
+    """The rows of which nothing was found that is to be judged."""
+    known = {(row["scope"], row["handle"]) for row in found}
+    return Counter(
+        (row.scope, "lost_race", None) for row in rows if (row.scope, row.handle) not in known
+    )
+
+
 def identity(tx: Transaction) -> UUID:
     """Which ledger this is; no two have the same, unless one is a copy of the other."""
     row = tx.one("identity")
@@ -71,13 +90,52 @@ def list_reap(
     places += [("keep", p) for p in ranges.beyond_keep(tx)]
     places = [(arm, p) for arm, p in places if (p.scope, arm) in wanted]
     run = Run.of(ranges, Stamp(now), Progress())
-    limited = guards.breakers and not (guards.breaker_share is guards.breaker_rows is None)
+    limited = is_limited(guards)
     params = {
         **run.guard(tx, in_force(tx, ranges.scopes)),
         **ranges_of(places),
         "rows_maxs": [wanted[p.scope, arm] if limited else None for arm, p in places],
     }
     yield from _rows(tx, "list_reap", params)
+
+
+def list_flip(
+    tx: Transaction,
+    ages: Sequence[tuple[str, Milliseconds]],
+    now: int,
+    guards: Guards,
+    held: Mapping[str, str],
+    found: Mapping[tuple[str, str | None], Backlog],
+) -> Iterator[PlannedRow]:
+    """The rows that a run would flip at this instant; `found`: their numbers, of preview_flip."""
+    wanted = {scope: backlog.rows for (scope, cause), backlog in found.items() if cause is None}
+    limited = sorted(wanted) if is_limited(guards) else []
+    params = {
+        **preview_params(tx, [each for each in ages if each[0] in wanted], now, guards, held),
+        "limited": limited,
+        "rows_maxs": [wanted[scope] for scope in limited],
+    }
+    yield from _rows(tx, "list_flip_stale_running", params)
+
+
+def list_reconcile(
+    tx: Transaction,
+    leases: Sequence[tuple[str, Milliseconds | None]],
+    now: int,
+    guards: Guards,
+) -> Iterator[PlannedRow]:
+    """The rows that a run would change at this instant."""
+    params = {**reconcile_params(tx, leases, now, guards), "acted_on": [*FAILURES, STALE_CLAIM]}
+    yield from _rows(tx, "list_reconcile_parked", params)
+
+
+def list_releases(
+    tx: Transaction, scopes: Sequence[str] | None, now: int, backend: Backend
+) -> Iterator[PlannedRow]:
+    """The outbox entries whose transcripts a run would release at this instant."""
+    # WHY not where nobody releases any: no transcript would go.
+    if backend != "none":
+        yield from _rows(tx, "list_release_sessions", release_params(tx, scopes, now, backend))
 
 
 def ranges_of(places: Sequence[tuple[str, Place]]) -> dict[str, Any]:

@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from store.database import Transaction
+from store.flip_stale_running import JOB as FLIP
+from store.flip_stale_running import preview_flip
 from store.pauses import Paused
-from store.plans import PlannedRow, list_reap
+from store.plans import PlannedRow, list_flip, list_reap, list_reconcile, list_releases
 from store.reap import JOB as REAP
 from store.reap import preview_reap
+from store.reconcile_parked import JOB as RECONCILE
+from store.reconcile_parked import arm_of, assert_checkpoints, preview_reconcile
+from store.release_sessions import JOB as RELEASE
+from store.release_sessions import kind_of, preview_release
 from tasks.context import Context, Planned
+from tasks.flip_stale_running import held_now
 from tasks.paused import as_paused
 
 # How many scopes are looked at in one statement.
@@ -45,7 +52,49 @@ def _reap(ctx: Context, scopes: Scopes) -> Planner:  # noqa: ARG001 - nothing is
     return plan
 
 
-_PLANNERS: Final[Mapping[str, Callable[[Context, Scopes], Planner]]] = {REAP: _reap}
+def _flip(ctx: Context, scopes: Scopes) -> Planner:
+    # WHY beforehand: what holds flips is read in transactions of its own.
+    held = held_now(ctx, ctx.stale_ages(scopes or ()))
+
+    def plan(tx: Transaction, some: Scopes) -> Listing:
+        ages, now = ctx.stale_ages(some or ()), ctx.stamp.now
+        found = preview_flip(tx, ages, now, ctx.guards, held)
+        counts = [
+            Planned(scope, "flipped" if cause is None else "skipped", cause, b.rows)
+            for (scope, cause), b in found.items()
+        ]
+        return Listing(counts, list_flip(tx, ages, now, ctx.guards, held, found))
+
+    return plan
+
+
+def _reconcile(ctx: Context, scopes: Scopes) -> Planner:  # noqa: ARG001
+    def plan(tx: Transaction, some: Scopes) -> Listing:
+        assert_checkpoints(tx, ctx.guards)
+        leases, now = ctx.leases(some or ()), ctx.stamp.now
+        found = preview_reconcile(tx, leases, now, ctx.guards)
+        counts = [Planned(s, arm_of(verdict), verdict, b.rows) for (s, verdict), b in found.items()]
+        return Listing(counts, list_reconcile(tx, leases, now, ctx.guards))
+
+    return plan
+
+
+def _release(ctx: Context, scopes: Scopes) -> Planner:  # noqa: ARG001
+    def plan(tx: Transaction, some: Scopes) -> Listing:
+        now, backend = ctx.stamp.now, ctx.release_backend
+        found = preview_release(tx, some, now, backend)
+        counts = [Planned(s, *kind_of(verdict), rows) for (s, verdict), rows in found.items()]
+        return Listing(counts, list_releases(tx, some, now, backend))
+
+    return plan
+
+
+_PLANNERS: Final[Mapping[str, Callable[[Context, Scopes], Planner]]] = {
+    REAP: _reap,
+    FLIP: _flip,
+    RECONCILE: _reconcile,
+    RELEASE: _release,
+}
 JOBS: Final = tuple(_PLANNERS)
 
 

@@ -199,7 +199,8 @@ def _work_through(
             outcome = frame.do_part(process, part, policy, run.overrides, turn)
             # WHY the rest again: a budget ends a part so that a worker can take turns; by hand
             # nobody else waits.
-            stopped = process.stopping.is_set() and (bool(turn.rest) or done < plan.rows)
+            unfinished = bool(turn.rest) or done < plan.rows
+            stopped = unfinished and (turn.over or process.stopping.is_set())
             frame.finish(process, part, replace(outcome, more=stopped))
             if stopped or outcome.error is not None:
                 return
@@ -215,6 +216,8 @@ class _Turn:
     # How many rows of the plan are gone through once no rest is left.
     ends_at: int
     through: Callable[[int], None]
+    # True: the job has ended by itself before it was through with them.
+    over: bool = False
 
     def __call__(self, context: Context) -> Outcome:
         report = applied.run(
@@ -224,5 +227,5 @@ class _Turn:
             self.given_up,
             lambda left: self.through(self.ends_at - left),
         )
-        self.rest = report.rest
+        self.rest, self.over = report.rest, report.early
         return Outcome(more=bool(report.rest), failing=report.failing)
