@@ -20,6 +20,7 @@ from store.batches import Done
 from store.release_elsewhere import release_elsewhere
 from store.release_sessions import (
     JOB,
+    Outbox,
     keep_sessions,
     kind_of,
     preview_release,
