@@ -161,6 +161,11 @@ def _plan(
         lambda settings: needs.plan(job, settings.release_backend),
         policy_of(asked, policy_file, **own),
     ) as process:
+        if job == "release_sessions" and process.settings.release_backend == "none":
+            raise click.UsageError(
+                "MAINT_RELEASE_BACKEND is none, so that no transcript is deleted from here and "
+                "there is nothing to plan."
+            )
         if names_nothing(process.policy, job, asked.scopes):
             flags = " or ".join(_FLAGS[job].values())
             raise click.UsageError(
@@ -265,9 +270,7 @@ def _apply(path: Path, asked: Asked, policy_file: Path | None) -> int:
     def judge(header: Header) -> Callable[[str], None]:
         nonlocal of_plan
         if header.job not in _FLAGS:
-            raise click.UsageError(
-                f"{path} is a plan of {header.job!r}, which this release has not."
-            )
+            raise click.UsageError(f"{path} is a plan of {header.job!r}, which cannot be applied.")
         if problem := not_lifted(header.job, asked.overrides):
             raise click.UsageError(f"{problem}.")
         of_plan = arms.read(header.policy, file, floors=floors)
