@@ -111,6 +111,12 @@ class _ExplainingTransaction(Transaction):
         self._explain(statement, params or {})
         return super().do(statement, params)
 
+    def stream(
+        self, statement: str, params: Params | None = None, *, size: int = 1000
+    ) -> Iterator[DictRow]:
+        self._explain(statement, params or {})
+        yield from super().stream(statement, params, size=size)
+
     def _explain(self, statement: str, params: Params) -> None:
         explain = b"explain (format json) " + self._statements[statement]
         explained = self._connection.execute(explain, params).fetchone()
