@@ -225,12 +225,12 @@ def dry_run(job: str, backend: Backend) -> Needs:
 
 
 def plan(job: str, backend: Backend) -> Needs:
-    """What it takes to write down what a job would do: its dry run, and which ledger this is."""
+    """What it takes to write down what a job would do, or to see what would become of a plan."""
     return together(dry_run(job, backend), _IDENTITY)
 
 
 def apply(job: str, backend: Backend) -> Needs:
-    """What it takes to do what a plan names, or to say what would become of it."""
+    """What it takes to do what a plan names."""
     return together(by_hand(job, backend), plan(job, backend))
 
 

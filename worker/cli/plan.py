@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from store.guards import not_lifted
 from worker.cli import options, show
 from worker.cli.asked import Asked, policy_of
-from worker.cli.by_hand import told
+from worker.cli.by_hand import doubt_scopes, told
 from worker.cli.failures import DONE, FAILED, say
 from worker.cli.pause import concerning, sentences
 from worker.cli.target import finishing_the_batch, ledger, requested_by
@@ -40,11 +41,24 @@ _NO_PLAN: Final = {
 }
 
 
+class _Planned(options.Job):
+    """A job; a shell is offered those that can be planned."""
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Their commands."""
+        return options.completed([job.replace("_", "-") for job in _FLAGS], incomplete)
+
+
 @click.command(
     epilog="Example: sema-maintenance plan reap --all-scopes --max-age 30d -o reap.plan",
     short_help="Write down what a job would do, row by row.",
 )
-@click.argument("job", type=options.Job())
+@click.argument("job", type=_Planned())
 @click.option(
     "-o",
     "--output",
@@ -172,6 +186,8 @@ def _plan(
                 f"the policy ({process.policy.source}) gives {job} nothing to do there, so that "
                 f"there is nothing to plan; give {flags}, or name a policy file that does."
             )
+        if asked.scopes is not None and job != "release_sessions":
+            doubt_scopes(process, asked.scopes)
         for sentence in sentences(concerning(process, job, asked.scopes)):
             say(f"note: {sentence}")
         rows = 0
@@ -278,8 +294,9 @@ def _apply(path: Path, asked: Asked, policy_file: Path | None) -> int:
 
     with closing(PlanFile(path, judge)) as opened:
         job = opened.header.job
+        needed = needs.plan if asked.dry_run else needs.apply
         with ledger(
-            lambda settings: needs.apply(job, settings.release_backend), lambda _: file
+            lambda settings: needed(job, settings.release_backend), lambda _: file
         ) as process:
             planned.refuse_foreign(process, opened.header)
             if asked.dry_run:
