@@ -7,7 +7,8 @@ plan of any size is read in flat memory. They are found by the same fragments as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -79,7 +80,7 @@ def identity(tx: Transaction) -> UUID:
 
 def list_reap(
     tx: Transaction, policies: Policies, now: int, guards: Guards, found: Found
-) -> Iterator[PlannedRow]:
+) -> Generator[PlannedRow, None, None]:
     """The rows that a run would delete at this instant; `found`: their numbers, of preview_reap."""
     ranges = Ranges.of(policies, now, guards)
     wanted = {(scope, arm): b.rows for (scope, arm, cause), b in found.items() if cause is None}
@@ -106,7 +107,7 @@ def list_flip(
     guards: Guards,
     held: Mapping[str, str],
     found: Mapping[tuple[str, str | None], Backlog],
-) -> Iterator[PlannedRow]:
+) -> Generator[PlannedRow, None, None]:
     """The rows that a run would flip at this instant; `found`: their numbers, of preview_flip."""
     wanted = {scope: backlog.rows for (scope, cause), backlog in found.items() if cause is None}
     limited = sorted(wanted) if is_limited(guards) else []
@@ -123,7 +124,7 @@ def list_reconcile(
     leases: Sequence[tuple[str, Milliseconds | None]],
     now: int,
     guards: Guards,
-) -> Iterator[PlannedRow]:
+) -> Generator[PlannedRow, None, None]:
     """The rows that a run would change at this instant."""
     params = {**reconcile_params(tx, leases, now, guards), "acted_on": [*FAILURES, STALE_CLAIM]}
     yield from _rows(tx, "list_reconcile_parked", params)
@@ -131,7 +132,7 @@ def list_reconcile(
 
 def list_releases(
     tx: Transaction, scopes: Sequence[str] | None, now: int, backend: Backend
-) -> Iterator[PlannedRow]:
+) -> Generator[PlannedRow, None, None]:
     """The outbox entries whose transcripts a run would release at this instant."""
     # WHY not where nobody releases any: no transcript would go.
     if backend != "none":
@@ -150,6 +151,10 @@ def ranges_of(places: Sequence[tuple[str, Place]]) -> dict[str, Any]:
     }
 
 
-def _rows(tx: Transaction, statement: str, params: Mapping[str, Any]) -> Iterator[PlannedRow]:
-    for row in tx.stream(statement, params):
-        yield PlannedRow(**row)
+def _rows(
+    tx: Transaction, statement: str, params: Mapping[str, Any]
+) -> Generator[PlannedRow, None, None]:
+    # WHY closed: its cursor is of this transaction, and the connection will be somebody else's.
+    with closing(tx.stream(statement, params)) as rows:
+        for row in rows:
+            yield PlannedRow(**row)

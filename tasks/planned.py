@@ -5,7 +5,8 @@ What: everything that a dry run counts as to be done, and its counts. Takes no l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,7 +36,7 @@ class Listing:
     """What there is in some scopes: the counts of a dry run, and what is to be done row by row."""
 
     counts: list[Planned]
-    rows: Iterator[PlannedRow]
+    rows: Generator[PlannedRow, None, None]
 
 
 # What of some scopes, in a snapshot: the counts, and the rows of which nothing but those is read.
@@ -98,7 +99,7 @@ _PLANNERS: Final[Mapping[str, Callable[[Context, Scopes], Planner]]] = {
 JOBS: Final = tuple(_PLANNERS)
 
 
-def plan(ctx: Context, job: str, scopes: Scopes, paused: Paused) -> Iterator[Listing]:
+def plan(ctx: Context, job: str, scopes: Scopes, paused: Paused) -> Generator[Listing, None, None]:
     """The scopes in order, some at a time, all in one snapshot; None: the job knows no scopes.
 
     Each listing's rows are to be read before the next is asked for. What is paused is counted as
@@ -109,13 +110,14 @@ def plan(ctx: Context, job: str, scopes: Scopes, paused: Paused) -> Iterator[Lis
         for some in _chunks(scopes):
             listing = planner(tx, some)
             counts = as_paused(listing.counts, paused)
-            if paused.everywhere:
-                yield Listing(counts, iter(()))
-            elif paused:
-                free = (row for row in listing.rows if row.scope not in paused.scopes)
-                yield Listing(counts, free)
-            else:
-                yield Listing(counts, listing.rows)
+            # WHY closed here: what is not read to its end must be over before the transaction is.
+            with closing(listing.rows) as rows:
+                yield Listing(counts, rows if not paused else _free(rows, paused))
+
+
+def _free(rows: Iterator[PlannedRow], paused: Paused) -> Generator[PlannedRow, None, None]:
+    if not paused.everywhere:
+        yield from (row for row in rows if row.scope not in paused.scopes)
 
 
 def _chunks(scopes: Scopes) -> Iterator[Scopes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +22,7 @@ from store.pauses import paused_among
 from store.plans import PlannedRow, identity
 from tasks import applied, planned
 from tasks.context import Context
+from tasks.planned import Listing
 from worker import frame
 from worker.context import Process
 from worker.jobs import JOBS, Outcome
@@ -78,17 +80,20 @@ def make(
     counts: Counter[tuple[str, str | None]] = Counter()
     reasons: Counter[str] = Counter()
 
-    def rows() -> Iterator[PlannedRow]:
-        for listing in planned.plan(context, job, scopes, paused):
+    def rows(listings: Iterator[Listing]) -> Iterator[PlannedRow]:
+        written = 0
+        for listing in listings:
             for each in listing.counts:
                 counts[each.arm, each.cause] += each.rows
             for row in listing.rows:
                 reasons[row.reason] += 1
-                if not reasons.total() % _TOLD_EVERY:
-                    through(reasons.total())
+                written += 1
+                if not written % _TOLD_EVERY:
+                    through(written)
                 yield row
 
-    written = write(path, header, rows(), overwrite=overwrite)
+    with closing(planned.plan(context, job, scopes, paused)) as listings:
+        written = write(path, header, rows(listings), overwrite=overwrite)
     return Made(written, header, counts, reasons)
 
 

@@ -1,7 +1,7 @@
 """A database that notes the plan of every statement before it runs it, and keeps nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -113,7 +113,7 @@ class _ExplainingTransaction(Transaction):
 
     def stream(
         self, statement: str, params: Params | None = None, *, size: int = 1000
-    ) -> Iterator[DictRow]:
+    ) -> Generator[DictRow, None, None]:
         self._explain(statement, params or {})
         yield from super().stream(statement, params, size=size)
 

@@ -4,7 +4,7 @@ The parameters are those that the jobs themselves give; only the plans are kept.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from importlib import resources
@@ -259,20 +259,25 @@ def run_plans(
     for guards in (UNGUARDED, Guards(sightings=False, breaker_share=0.9)):
         with database.transaction() as tx:
             found = preview_reap(tx, policies, NOW, guards)
-            rows = [*islice(list_reap(tx, policies, NOW, guards, found), BATCH)]
+            rows = first(BATCH, list_reap(tx, policies, NOW, guards, found))
         work: Work = NamedReap.of(policies, stamp, guards, timedelta(0), None)
         apply(database, work, rows, stamp)
         with database.transaction() as tx:
             silent = preview_flip(tx, ages, NOW, guards)
-            rows = [*islice(list_flip(tx, ages, NOW, guards, {}, silent), BATCH)]
+            rows = first(BATCH, list_flip(tx, ages, NOW, guards, {}, silent))
         apply(database, NamedFlip.of(database, ages, stamp, guards, {}), rows, stamp)
         with database.transaction() as tx:
-            rows = [*islice(list_reconcile(tx, leases, NOW, guards), BATCH)]
+            rows = first(BATCH, list_reconcile(tx, leases, NOW, guards))
         apply(database, NamedReconciliation.of(leases, stamp, guards), rows, stamp)
     with database.transaction() as tx:
-        rows = [*islice(list_releases(tx, None, NOW, "postgres"), 200)]
+        rows = first(200, list_releases(tx, None, NOW, "postgres"))
         assert look_at_named(tx, rows, NOW, "postgres")
         assert NamedOutbox(rows, stamp).claim(tx, Drain(), 200, uuid4())
+
+
+def first(count: int, rows: Generator[PlannedRow, None, None]) -> list[PlannedRow]:
+    with closing(rows):
+        return [*islice(rows, count)]
 
 
 def apply(
