@@ -103,7 +103,7 @@ def kind_of(job: str, row: dict[str, Any]) -> Kind:
 
 @pytest.mark.parametrize("job", [*statuses])
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=timedelta(seconds=20),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
