@@ -242,9 +242,10 @@ def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
     """The policy in this text; `source` names it in messages. Raises PolicyError for all of it."""
     file = TomlTable.parse(text, source, _FILE_KEYS)
     release_delay = file.duration("release_delay")
+    defaults, overrides = read_layers(file)
     policy = Policy(
-        defaults=_arms(file.table("defaults"), also_known=()),
-        overrides=tuple(_overrides(file)),
+        defaults=defaults,
+        overrides=overrides,
         release_delay=DEFAULT_RELEASE_DELAY if release_delay is None else release_delay,
         # WHY none where it is zero: what is kept for no time cannot be brought back.
         undo_window=file.duration("undo_window", may_be_off=True) or None,
@@ -255,15 +256,21 @@ def parse_policy(text: str, source: str, *, floors: bool = True) -> Policy:
         source=source,
     )
     if floors and not policy.allow_short_retention:
-        _refuse_slips(file, policy)
+        meant = "say allow_short_retention = true at the top of the file if it is meant"
+        refuse_slips(file, policy, meant)
     _refuse_rare_watch(file, policy)
     if file.problems:
         raise PolicyError(*file.problems)
     return policy
 
 
-def _refuse_slips(file: TomlTable, policy: Policy) -> None:
-    """Refuse ages and numbers that hardly anybody means."""
+def read_layers(file: TomlTable) -> tuple[Arms, tuple[Override, ...]]:
+    """The arms that hold for every scope, and those of the overrides."""
+    return _arms(file.table("defaults"), also_known=()), tuple(_overrides(file))
+
+
+def refuse_slips(file: TomlTable, policy: Policy, meant: str) -> None:
+    """Refuse ages and numbers that hardly anybody means; `meant` says how somebody may mean one."""
     layers: list[tuple[str, Arms]] = [("[defaults]", policy.defaults)]
     layers += [
         (f"override {it.position} ({shown(it.glob.text)})", it.sets) for it in policy.overrides
@@ -277,8 +284,7 @@ def _refuse_slips(file: TomlTable, policy: Policy) -> None:
             problem = too_short(arm, value, policy.guards)
             if problem is not None:
                 file.named(place).refuse(
-                    f"{arm} = {_worded(value)} {problem}; correct it, or say "
-                    "allow_short_retention = true at the top of the file if it is meant"
+                    f"{arm} = {_worded(value)} {problem}; correct it, or {meant}"
                 )
 
 

@@ -20,6 +20,11 @@ from store.guards import Guards
 from store.records import BIGINT_MAX
 
 
+def is_limited(guards: Guards) -> bool:
+    """Whether a run may change no more than so many rows of a scope."""
+    return guards.breakers and not (guards.breaker_share is guards.breaker_rows is None)
+
+
 class Allowance:
     """How many rows one run may still change in each scope, read when a scope first has a turn."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -170,8 +170,11 @@ class Transaction:
 
     def stream(
         self, statement: str, params: Mapping[str, Any] | None = None, *, size: int = 1000
-    ) -> Iterator[DictRow]:
-        """The rows one by one, through a cursor on the server: memory stays flat."""
+    ) -> Generator[DictRow, None, None]:
+        """The rows one by one, through a cursor on the server: memory stays flat.
+
+        To be closed before the transaction ends, unless it is read to its end.
+        """
         with self._connection.cursor(name="stream") as cursor:
             cursor.itersize = size
             yield from cursor.execute(self._statements[statement], params or {})

@@ -36,7 +36,8 @@ class _Place:
     stop_handle: str | None = None
 
 
-def _places(ages: Sequence[tuple[str, Milliseconds]], now: int) -> list[_Place]:
+def places_of(ages: Sequence[tuple[str, Milliseconds]], now: int) -> list[_Place]:
+    """Where anything can be silent for so long, and since when that counts."""
     cutoffs = ((scope, before(now, age)) for scope, age in ages)
     return [_Place(scope, cutoff) for scope, cutoff in cutoffs if cutoff > BIGINT_MIN]
 
@@ -72,23 +73,24 @@ def flip_stale_running(
     always ask them. `held`: scopes in which nothing is flipped now, and why; what is silent there
     is counted, and its sighting noted. Safe to repeat: a flipped row is no longer running.
     """
-    places = _places(ages, stamp.now)
+    places = places_of(ages, stamp.now)
     progress = Progress.begin(database, JOB, [place.scope for place in places], stamp)
     allowance = Allowance(JOB, guards, stamp.run_id)
-    works: list[_Range | _Judged]
+    works: list[_Range | Judged]
     if _guarded(guards):
         with database.transaction(read_only=True) as tx:
-            held = {**_tripped(tx, guards, [place.scope for place in places]), **held}
-        works = [_Judged(guards, held, progress, allowance)]
+            held = {**held_by_breakers(tx, guards, [place.scope for place in places]), **held}
+        works = [Judged(guards, held, progress, allowance)]
     elif ask_checkpoints:
-        works = [_Range(), _Judged(guards, held, progress, allowance, unclaimed=False)]
+        works = [_Range(), Judged(guards, held, progress, allowance, unclaimed=False)]
     else:
         works = [_Range(claimed_too=True)]
     for work in works:
         yield from work_through(database, work, places, stamp, size, progress)
 
 
-def _tripped(tx: Transaction, guards: Guards, scopes: Sequence[str]) -> dict[str, str]:
+def held_by_breakers(tx: Transaction, guards: Guards, scopes: Sequence[str]) -> dict[str, str]:
+    """The scopes that an open breaker holds."""
     return dict.fromkeys(tripped(tx, JOB, scopes), "breaker") if guards.breakers else {}
 
 
@@ -151,7 +153,7 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class Judged:
     """Rows with a resume claim, which their checkpoints decide about; with guards every row."""
 
     guards: Guards
@@ -176,13 +178,14 @@ class _Judged:
         *,
         past_locks: bool,  # noqa: ARG002 - it never waits
     ) -> Turn[_Place]:
+        """Judge up to so many rows of each place, and flip those that nothing holds back."""
         params = {**stamped, **_params(places), **self._kinds, "rows_per_scope": rows_per_scope}
         candidates = tx.rows("flip_candidates", params)
         if not candidates:
             return Turn()
-        rows, left = self._allowed(tx, candidates, stamped)
+        rows, left = self.allowed(tx, candidates, stamped)
         judgement = Judgement(tx, rows, left)
-        done = self._write(judgement, stamped)
+        done = self.write(judgement, stamped)
         by_kind = judgement.journal_undone(JOB, stamped, done, self.progress.skips)
         changed = {row["scope"]: row["done"] for row in done}
         by_kind["flipped", None] = sum(changed.values())
@@ -190,27 +193,40 @@ class _Judged:
         going_on = [replace(p, after_handle=last[p.scope]) for p in places if p.scope in last]
         return Turn(by_kind, going_on, changed)
 
-    def _allowed(
+    @property
+    def seen_for_ms(self) -> int:
+        """For how long a row must have been seen silent."""
+        return self.guards.silent_sighting_ms if self.guards.sightings else 0
+
+    def allowed(
         self, tx: Transaction, candidates: list[DictRow], stamped: dict[str, Any]
     ) -> tuple[list[DictRow], Left]:
         """The candidates that no guard holds back, and how many each of them does."""
-        needed = self.guards.silent_sighting_ms if self.guards.sightings else 0
+        needed = self.seen_for_ms
         # WHY also where flips are held: it is by then that it shows whose writers live.
         ripe, unripe = seen_long_enough(tx, candidates, stamped, lambda _: needed)
-        held = [row for row in candidates if row["scope"] in self.held]
+        within, left, more = self.within(tx, ripe, unripe)
+        trip(tx, JOB, stamped, more, self.allowance.whole)
+        return within, left
+
+    def within(
+        self, tx: Transaction, ripe: list[DictRow], unripe: list[DictRow]
+    ) -> tuple[list[DictRow], Left, Counter[str]]:
+        """What of these candidates may be flipped, what not, and what opens a breaker by scope."""
+        held = [row for row in (*ripe, *unripe) if row["scope"] in self.held]
         left: Left = Counter((r["scope"], "skipped", self.held[r["scope"]]) for r in held)
         ripe, unripe = self._free(ripe), self._free(unripe)
         left += passed_over(unripe, "sighting")
         ripe, lost = without_lost_checkpoints(tx, ripe, asked=self.guards.plausible_times)
         left += passed_over(lost, "no_checkpoints")
-        return self._within_allowance(tx, ripe, left, stamped)
+        return self._within_allowance(tx, ripe, left)
 
     def _free(self, rows: list[DictRow]) -> list[DictRow]:
         return [row for row in rows if row["scope"] not in self.held]
 
     def _within_allowance(
-        self, tx: Transaction, rows: list[DictRow], left: Left, stamped: dict[str, Any]
-    ) -> tuple[list[DictRow], Left]:
+        self, tx: Transaction, rows: list[DictRow], left: Left
+    ) -> tuple[list[DictRow], Left, Counter[str]]:
         """As many of each scope's rows as this run may change; more of them open its breaker."""
         scopes = sorted({row["scope"] for row in rows})
         limits = self.allowance.left(tx, scopes, self.progress.changed)
@@ -222,8 +238,8 @@ class _Judged:
             if scope not in limits or met[scope] <= limits[scope]:
                 within.append(row)
         more = met - Counter(row["scope"] for row in within)
-        trip(tx, JOB, stamped, more, self.allowance.whole)
-        return within, left + Counter({(s, "skipped", "breaker"): n for s, n in more.items()})
+        over = Counter({(s, "skipped", "breaker"): n for s, n in more.items()})
+        return within, left + over, more
 
     def next_row(
         self, tx: Transaction, place: _Place, stamped: dict[str, Any]
@@ -231,7 +247,8 @@ class _Judged:
         """The next row that looks silent."""
         return _next_row(tx, place, {**stamped, **self._kinds})
 
-    def _write(self, judgement: Judgement, stamped: dict[str, Any]) -> list[DictRow]:
+    def write(self, judgement: Judgement, stamped: dict[str, Any]) -> list[DictRow]:
+        """Flip what is judged."""
         attribution = {"attribution": STALE_RUNNING_REAP_ATTRIBUTION, "claimed_too": False}
         return judgement.write("flip_judged", {**stamped, **attribution})
 
@@ -241,7 +258,7 @@ class _Judged:
         tx.rows("flip_candidates", params)
         if self.guards.sightings:
             sight(tx, [], stamped)
-        self._write(Judgement.of_nothing(tx), stamped)
+        self.write(Judgement.of_nothing(tx), stamped)
 
 
 def preview_flip(
@@ -252,10 +269,30 @@ def preview_flip(
     held: Mapping[str, str] = NOTHING_HELD,
 ) -> dict[tuple[str, str | None], Backlog]:
     """By scope and cause what would be flipped (None), or passed over, in the snapshot."""
-    places = _places(ages, now)
+    params = preview_params(tx, ages, now, guards, held)
+    rows = tx.rows("preview_flip_stale_running", params)
+    found = {(row["scope"], row["cause"]): Backlog(row["rows"], row["oldest_ms"]) for row in rows}
+    limits = Allowance(JOB, guards, NO_RUN).left(tx, params["scopes"], {})
+    for scope, limit in limits.items():
+        backlog = found.get((scope, None), Backlog(0, 0))
+        if limit < backlog.rows:
+            found[scope, "breaker"] = Backlog(backlog.rows - limit, backlog.oldest_ms)
+            found[scope, None] = Backlog(limit, backlog.oldest_ms)
+    return {kind: backlog for kind, backlog in found.items() if backlog.rows}
+
+
+def preview_params(
+    tx: Transaction,
+    ages: Sequence[tuple[str, Milliseconds]],
+    now: int,
+    guards: Guards,
+    held: Mapping[str, str],
+) -> dict[str, Any]:
+    """What the fragment flip_found asks for."""
+    places = places_of(ages, now)
     scopes = [place.scope for place in places]
-    held = {**_tripped(tx, guards, scopes), **held}
-    params = {
+    held = {**held_by_breakers(tx, guards, scopes), **held}
+    return {
         **_params(places),
         "helds": [held.get(scope) for scope in scopes],
         "seen_for_ms": guards.silent_sighting_ms if guards.sightings else 0,
@@ -263,12 +300,3 @@ def preview_flip(
         "now": now,
         "claimed_too": False,
     }
-    rows = tx.rows("preview_flip_stale_running", params)
-    found = {(row["scope"], row["cause"]): Backlog(row["rows"], row["oldest_ms"]) for row in rows}
-    limits = Allowance(JOB, guards, NO_RUN).left(tx, scopes, {})
-    for scope, limit in limits.items():
-        backlog = found.get((scope, None), Backlog(0, 0))
-        if limit < backlog.rows:
-            found[scope, "breaker"] = Backlog(backlog.rows - limit, backlog.oldest_ms)
-            found[scope, None] = Backlog(limit, backlog.oldest_ms)
-    return {kind: backlog for kind, backlog in found.items() if backlog.rows}

@@ -91,7 +91,7 @@ class Judgement:
             },
         )
 
-    def _undone(self, done: Sequence[DictRow]) -> Left:
+    def undone(self, done: Sequence[DictRow]) -> Left:
         """What became of the candidates that were not written."""
         left = self._left.copy()
         for row in self._judged:
@@ -108,7 +108,7 @@ class Judgement:
         skips: Skips,
     ) -> dict[tuple[str, str | None], int]:
         """Write down what was not done and why, in the same transaction; totals by (arm, cause)."""
-        return by_kind(skips.journal(self._tx, job, params, self._undone(done)))
+        return by_kind(skips.journal(self._tx, job, params, self.undone(done)))
 
 
 def _checkpoint(row: DictRow) -> Key | None:

@@ -138,6 +138,8 @@ _RELEASE_PREVIEWS: Final[Mapping[Backend, Needs]] = {
 }
 # Before every batch it is asked what a person has paused; the audit has no batches.
 _PAUSES: Final = reading(own=("pauses",))
+# A plan is for one ledger alone.
+_IDENTITY: Final = reading(own=("identity",))
 # Beyond what its parts do: the slot that is claimed, and what is noted at each tick.
 _TICK: Final = Needs((), ("schedule SELECT INSERT UPDATE",))
 _TICKS: Final[Mapping[str, Needs]] = {
@@ -231,6 +233,16 @@ def dry_run(job: str, backend: Backend) -> Needs:
     return together(needed, _PAUSES)
 
 
+def plan(job: str, backend: Backend) -> Needs:
+    """What it takes to write down what a job would do, or to see what would become of a plan."""
+    return together(dry_run(job, backend), _IDENTITY)
+
+
+def apply(job: str, backend: Backend) -> Needs:
+    """What it takes to do what a plan names."""
+    return together(by_hand(job, backend), plan(job, backend))
+
+
 def scheduled(jobs: Iterable[str], backend: Backend) -> Needs:
     """What the ticks of these jobs need, and the parts that they are cut into."""
     each = [together(by_hand(job, backend), _TICKS.get(job, Needs())) for job in jobs]
@@ -296,4 +308,5 @@ def operator(backend: Backend) -> Needs:
         reading("agent_sessions"),
         *(by_hand(job, backend) for job in known),
         *(dry_run(job, backend) for job in (*_PREVIEWS, "release_sessions")),
+        _IDENTITY,
     )

@@ -28,6 +28,8 @@ from store.sightings import seen_long_enough, sight
 
 JOB: Final = "reconcile_parked"
 NO_CHECKPOINTS: Final = "no_checkpoints"
+# The verdict over a claim that is given back.
+STALE_CLAIM: Final = "stale_claim"
 
 # What a failed row's `error` says, by what was found.
 FAILURES: Final = {
@@ -42,7 +44,7 @@ FAILURES: Final = {
 
 def arm_of(verdict: str) -> str:
     """What a verdict makes of the row: 'failed', 'rolled_back' or 'skipped'."""
-    if verdict == "stale_claim":
+    if verdict == STALE_CLAIM:
         return "rolled_back"
     return "failed" if verdict in FAILURES else "skipped"
 
@@ -68,7 +70,8 @@ class Excluded:
 NOBODY: Final = Excluded()
 
 
-def _places(leases: Sequence[tuple[str, Milliseconds | None]], now: int) -> list[_Place]:
+def places_of(leases: Sequence[tuple[str, Milliseconds | None]], now: int) -> list[_Place]:
+    """The scopes, and since when a claim in each has outlived its lease."""
     return [_Place(s, None if lease is None else before(now, lease)) for s, lease in leases]
 
 
@@ -85,7 +88,7 @@ def reconcile_parked(
     A lease of None: only rows whose checkpoint is dead are failed. Safe to repeat: a row that was
     failed or rolled back is no longer what was judged.
     """
-    places = _places(leases, stamp.now)
+    places = places_of(leases, stamp.now)
     leased = [place for place in places if place.leased_since is not None]
     living = LiveWriters(guards, stamp)
     progress = Progress.begin(database, JOB, [place.scope for place in places], stamp)
@@ -97,7 +100,7 @@ def reconcile_parked(
         yield from work_through(database, work, there, stamp, size, progress)
 
 
-def _waits(tx: Transaction, living: LiveWriters, guards: Guards) -> dict[str, object]:
+def waits_of(tx: Transaction, living: LiveWriters, guards: Guards) -> dict[str, object]:
     """For how long a verdict must have been seen: one of absence, and one over a live writer's row.
 
     WHY read before: a statement may judge by nothing but the row and its parameters.
@@ -133,7 +136,7 @@ class _Kind:
     ) -> list[DictRow]:
         params = {**_params(places, self.excluded), "rows_per_scope": rows}
         return tx.rows(
-            self.candidates, {**stamped, **params, **_waits(tx, self.living, self.guards)}
+            self.candidates, {**stamped, **params, **waits_of(tx, self.living, self.guards)}
         )
 
     def act(
@@ -213,17 +216,27 @@ def preview_reconcile(
     guards: Guards = UNGUARDED,
 ) -> dict[tuple[str, str], Backlog]:
     """What each verdict, or cause to pass over, would touch in each scope, in the snapshot."""
-    places = _places(leases, now)
-    params = {
-        **_waits(tx, LiveWriters(guards, Stamp(now)), guards),
+    params = preview_params(tx, leases, now, guards)
+    rows = tx.rows("preview_reconcile_parked", params)
+    return {
+        (row["scope"], row["verdict"]): Backlog(row["rows"], row["oldest_ms"] or 0) for row in rows
+    }
+
+
+def preview_params(
+    tx: Transaction,
+    leases: Sequence[tuple[str, Milliseconds | None]],
+    now: int,
+    guards: Guards,
+) -> dict[str, object]:
+    """What the fragment reconcile_found asks for."""
+    places = places_of(leases, now)
+    return {
+        **waits_of(tx, LiveWriters(guards, Stamp(now)), guards),
         "scopes": [p.scope for p in places],
         "leased_sinces": [p.leased_since for p in places],
         "ask_for_any": guards.plausible_times,
         "now": now,
-    }
-    rows = tx.rows("preview_reconcile_parked", params)
-    return {
-        (row["scope"], row["verdict"]): Backlog(row["rows"], row["oldest_ms"] or 0) for row in rows
     }
 
 

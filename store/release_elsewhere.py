@@ -68,13 +68,16 @@ def release_elsewhere(
     drain: Drain,
     new_claim: Callable[[], UUID],
     jitter: Callable[[], float],
+    outbox: Outbox | None = None,
 ) -> Generator[Done, None, None]:
     """Drain what is due, of some scopes or of all; yields after each few entries.
+
+    `outbox`: the entries to be met, where not all of the scopes are.
 
     Ends early where the system asks for a pause. Raises ReleaseStopped where it lets nobody in, or
     is away: what it was not asked for is put back. Closes its connections. Safe to repeat.
     """
-    outbox = Outbox(scopes, stamp)
+    outbox = outbox or Outbox(scopes, stamp)
     size = min(drain.batch, elsewhere.at_a_time)
     away = 0
     try:

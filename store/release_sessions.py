@@ -45,6 +45,11 @@ class Drain:
     backoff: timedelta = timedelta(seconds=30)
     backoff_max: timedelta = timedelta(hours=1)
 
+    @property
+    def lease_ms(self) -> int:
+        """The lease in milliseconds."""
+        return self.lease // _MS
+
     def backoffs_ms(self, jitter: Callable[[], float]) -> list[int]:
         """The pause after each attempt, doubling, each longer by up to a quarter at random."""
         pauses = []
@@ -87,6 +92,11 @@ class Outbox:
         before = ((entry["not_before"], entry["id"] - 1) for entry in entries)
         self._after = min([self._after, *before])
 
+    def put_back(self, entries: Sequence[DictRow]) -> None:
+        """These were claimed, and put back since the batch stood aside, or they are paused."""
+        if self.stood_aside:
+            self.go_back(entries)
+
     def end(self) -> Iterator[Done]:
         """What is to be said where a batch took nothing."""
         if self.stood_aside or self.paused:
@@ -94,7 +104,7 @@ class Outbox:
 
     def claim(self, tx: Transaction, drain: Drain, limit: int, claim_id: UUID) -> list[DictRow]:
         """Lease the next entries to this claim; none: the drain is through."""
-        lease = {"claim_id": claim_id, "lease_ms": drain.lease // _MS}
+        lease = {"claim_id": claim_id, "lease_ms": drain.lease_ms}
         return self._next(tx, "claim_releases", {**self._stamp.times(), **lease, "limit": limit})
 
     def drop(self, tx: Transaction, limit: int) -> int:
@@ -121,13 +131,16 @@ def release_sessions(
     drain: Drain,
     new_claim: Callable[[], UUID],
     jitter: Callable[[], float],
+    outbox: Outbox | None = None,
 ) -> Generator[Done, None, None]:
     """Drain what is due, of some scopes or of all; yields after each completed batch.
+
+    `outbox`: the entries to be met, where not all of the scopes are.
 
     `new_claim` names a claim that nobody else has; `jitter` gives numbers from 0 to 1. An entry
     claimed by a process that died is due again when its lease ends. Safe to repeat.
     """
-    outbox = Outbox(scopes, stamp)
+    outbox = outbox or Outbox(scopes, stamp)
     while True:
         claim_id = new_claim()
         with database.transaction() as tx:
@@ -162,8 +175,7 @@ def _release(
             if kept:
                 put_back: list[Answered] = [(e["id"], "put_back", None, None, False) for e in kept]
                 complete(tx, put_back, stamp, claim_id, retries)
-        if outbox.stood_aside:
-            outbox.go_back(kept)
+        outbox.put_back(kept)
     except StoreError as error:
         # WHY any that timed out: an entry then waits for its own next time.
         if not isinstance(error, TimedOut) and not of_some_rows(
@@ -296,11 +308,16 @@ def preview_release(
     tx: Transaction, scopes: Sequence[str] | None, now: int, backend: Backend = "postgres"
 ) -> dict[tuple[str, str], int]:
     """How many entries of each scope would end how, in the transaction's snapshot."""
+    params = preview_params(tx, scopes, now, backend)
+    statement = "preview_keep_releases" if backend == "none" else "preview_release_sessions"
+    return {(row["scope"], row["verdict"]): row["rows"] for row in tx.rows(statement, params)}
+
+
+def preview_params(
+    tx: Transaction, scopes: Sequence[str] | None, now: int, backend: Backend
+) -> dict[str, Any]:
+    """What the fragments releases_due and release_verdict ask for."""
     params: dict[str, Any] = {"now": now, "scopes": None if scopes is None else list(scopes)}
-    if backend == "none":
-        rows = tx.rows("preview_keep_releases", params)
-    else:
-        elsewhere = backend == "http"
-        params |= {**over_entries(tx), "elsewhere": elsewhere}
-        rows = tx.rows("preview_release_sessions", params)
-    return {(row["scope"], row["verdict"]): row["rows"] for row in rows}
+    if backend != "none":
+        params |= {**over_entries(tx), "elsewhere": backend == "http"}
+    return params

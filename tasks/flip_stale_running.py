@@ -85,7 +85,7 @@ def due(ctx: Context) -> Iterator[list[str]]:
 def preview(ctx: Context, scopes: Sequence[str]) -> list[Planned]:
     """What `run` would do at this instant. Takes no lock and writes nothing."""
     ages = ctx.stale_ages(scopes)
-    held = held_scopes(ctx, ages)
+    held = held_now(ctx, ages)
     with ctx.database.transaction(read_only=True, snapshot=True) as tx:
         found = preview_flip(tx, ages, ctx.stamp.now, ctx.guards, held)
     return [
@@ -101,7 +101,7 @@ def run(ctx: Context, scopes: Sequence[str]) -> Report:
     """
     tally = Tally(ctx.stop, ctx.pace)
     ages = ctx.stale_ages(scopes)
-    held = held_scopes(ctx, ages)
+    held = held_now(ctx, ages)
     for done in flip_stale_running(
         ctx.database, ages, ctx.stamp, ctx.size, guards=ctx.guards, held=held
     ):
@@ -138,7 +138,7 @@ def _disturbed(
     return {scope: age for scope, age in ages if now - since < age}
 
 
-def held_scopes(ctx: Context, ages: Sequence[tuple[str, Milliseconds]]) -> dict[str, str]:
+def held_now(ctx: Context, ages: Sequence[tuple[str, Milliseconds]]) -> dict[str, str]:
     """The scopes in which nothing is to be flipped now, and why. Writes nothing."""
     if not ctx.guards.outage:
         return {}

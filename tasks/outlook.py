@@ -20,7 +20,7 @@ from store.reap_ranges import FRESH_FLIP
 from store.reconcile_parked import arm_of, assert_checkpoints, preview_reconcile
 from store.records import BIGINT_MAX
 from tasks.context import Context
-from tasks.flip_stale_running import held_scopes
+from tasks.flip_stale_running import held_now
 
 JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
 SIGHTING: Final = "sighting"
@@ -94,7 +94,7 @@ class Judge:
         """What holds flips at present."""
         if self.job != "flip_stale_running":
             return {}
-        return held_scopes(self.ctx, self.ctx.stale_ages([self.scope]))
+        return held_now(self.ctx, self.ctx.stale_ages([self.scope]))
 
     def at(
         self, now: int, *, held: Mapping[str, str] | None = None, unseen: bool = False

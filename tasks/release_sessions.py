@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 
 from store.batches import Done
 from store.release_elsewhere import release_elsewhere
-from store.release_sessions import JOB, keep_sessions, kind_of, preview_release, release_sessions
+from store.release_sessions import (
+    JOB,
+    Outbox,
+    keep_sessions,
+    kind_of,
+    preview_release,
+    release_sessions,
+)
 from tasks.context import Context, Planned, Tally
 from tasks.paused import count_paused
 
@@ -56,7 +63,7 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
     ReleaseStopped where another system cannot be worked with.
     """
     tally = Tally(ctx.stop, ctx.pace)
-    with closing(_drain(ctx, scopes)) as batches:
+    with closing(drain(ctx, scopes)) as batches:
         for done in batches:
             if tally.add(done):
                 break
@@ -78,15 +85,25 @@ def run(ctx: Context, scopes: Sequence[str] | None) -> Report:
     )
 
 
-def _drain(ctx: Context, scopes: Sequence[str] | None) -> Generator[Done, None, None]:
+def drain(
+    ctx: Context, scopes: Sequence[str] | None, outbox: Outbox | None = None
+) -> Generator[Done, None, None]:
+    """The batches of a drain; `outbox`: the entries to be met, where not all of the scopes are."""
     match ctx.release_backend, ctx.elsewhere:
         case "none", _:
             return keep_sessions(ctx.database, scopes, ctx.stamp, ctx.drain.batch)
         case "http", elsewhere if elsewhere is not None:
             return release_elsewhere(
-                ctx.database, elsewhere, scopes, ctx.stamp, ctx.drain, ctx.new_id, ctx.jitter
+                ctx.database,
+                elsewhere,
+                scopes,
+                ctx.stamp,
+                ctx.drain,
+                ctx.new_id,
+                ctx.jitter,
+                outbox,
             )
         case _:
             return release_sessions(
-                ctx.database, scopes, ctx.stamp, ctx.drain, ctx.new_id, ctx.jitter
+                ctx.database, scopes, ctx.stamp, ctx.drain, ctx.new_id, ctx.jitter, outbox
             )

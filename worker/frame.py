@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 from uuid import UUID
 
 from config.errors import ConfigError
@@ -35,6 +36,7 @@ from worker.recorded import recorded
 from worker.schedule import open_for
 
 log = logging.getLogger("sema_maintenance.frame")
+NO_WINDOWS: Final[Mapping[str, Windows]] = MappingProxyType({})
 
 
 def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
@@ -57,7 +59,7 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
             watch(context)
         if not open_for(process.policy.windows, job, run.started_at):
             log.debug("outside_windows", extra={"job": job})
-            _end_handing_out(process, run)
+            end_handing_out(process, run)
             return
         find = JOBS[job].due
         for scopes in [None] if find is None else find(context):
@@ -69,14 +71,14 @@ def tick(process: Process, job: str) -> Iterator[tuple[UUID, int]]:
         message = _sentence(error)
         log.error("tick_failed", extra={"job": job, "error": message})
         if run is not None:
-            _end_handing_out(process, run, message)
+            end_handing_out(process, run, message)
     except GeneratorExit:
         # The parts cannot be sent: they are lost, and the next tick finds their work again.
         if run is not None:
-            _end_handing_out(process, run)
+            end_handing_out(process, run)
         raise
     else:
-        _end_handing_out(process, run)
+        end_handing_out(process, run)
 
 
 def _give_up_lost(process: Process, job: str) -> None:
@@ -117,7 +119,7 @@ def take(process: Process, request_id: UUID) -> Iterator[tuple[UUID, int]]:
         message = _sentence(error)
         log.error("request_failed", extra={**who, "error": message})
         if run is not None:
-            _end_handing_out(process, run, message)
+            end_handing_out(process, run, message)
         elif not isinstance(error, StoreUnavailable):
             _refuse(process, request_id, message)
         return
@@ -213,7 +215,7 @@ def work(process: Process, run_id: UUID, number: int) -> list[tuple[UUID, int]]:
         if part.request_id and going_on and outcome.error is None and turn_is_over():
             rest = recorded(lambda: requests.carry_on(process.database, part), stopping)
             return [] if rest is None else [(run_id, rest)]
-        run = recorded(lambda: _finish(process, part, outcome), stopping)
+        run = recorded(lambda: finish(process, part, outcome), stopping)
     except Exception as error:  # noqa: BLE001 - the frame's own error policy
         # The part stays open; a later tick gives it up as lost.
         log.error("part_failed", extra={"run_id": str(run_id), "error": _sentence(error)})
@@ -251,7 +253,24 @@ def _do(
     lifted: Sequence[str],
     windows: Mapping[str, Windows],
 ) -> Outcome:
-    """Do one part. `windows`: none for what a person asks for, at whatever time."""
+    def run(context: Context) -> Outcome:
+        return JOBS[part.job].run(context, part.scopes)
+
+    return do_part(process, part, policy, lifted, run, windows)
+
+
+def do_part(
+    process: Process,
+    part: runs.Part,
+    policy: Policy,
+    lifted: Sequence[str],
+    act: Callable[[Context], Outcome],
+    windows: Mapping[str, Windows] = NO_WINDOWS,
+) -> Outcome:
+    """Do one part, whatever that is. Never raises.
+
+    `windows`: none for what a person asks for, at whatever time.
+    """
     try:
         with process.database.transaction(read_only=True) as tx:
             now = runs.clock(tx)
@@ -266,7 +285,7 @@ def _do(
             if context.stop():
                 # WHY: who waited has met nothing yet, and is not through with anything.
                 return Outcome(more=True, got_on=True)
-        outcome = JOBS[part.job].run(context, part.scopes)
+        outcome = act(context)
         told = {"run_id": str(part.run_id), "part": part.part, "job": part.job}
         log.debug("part_done", extra={**told, "did": dict(outcome.did), "more": outcome.more})
         return outcome
@@ -274,7 +293,8 @@ def _do(
         return Outcome(error=_sentence(error))
 
 
-def _finish(process: Process, part: runs.Part, outcome: Outcome) -> runs.Run | None:
+def finish(process: Process, part: runs.Part, outcome: Outcome) -> runs.Run | None:
+    """Put on record how a part went; gives the run if it is over. Raises StoreError."""
     state: runs.PartState = "succeeded" if outcome.error is None else "failed"
     return runs.finish_part(
         process.database,
@@ -308,7 +328,7 @@ def by_hand(
             scopes = due_scopes(context, job)
         _work_through(process, run, _chunks(scopes, process.settings.scopes_per_part), policy)
     except StoreError as error:
-        _end_handing_out(process, run, _sentence(error))
+        end_handing_out(process, run, _sentence(error))
         raise
     over = runs.end_handing_out(process.database, run)
     if over is None:
@@ -325,7 +345,7 @@ def _work_through(
     while waiting:
         number += 1
         part = runs.begin_part(process.database, run, number, waiting[0])
-        outcome = _do(process, part, policy, run.overrides, {})
+        outcome = _do(process, part, policy, run.overrides, NO_WINDOWS)
         # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
         # nobody else waits. WHY not for ever: where a whole turn goes by with what was passed over
         # before, the next one would come no further.
@@ -333,7 +353,7 @@ def _work_through(
         if not going_on:
             waiting.popleft()
         stopped = bool(waiting) and process.stopping.is_set()
-        _finish(process, part, replace(outcome, more=stopped or (outcome.more and not going_on)))
+        finish(process, part, replace(outcome, more=stopped or (outcome.more and not going_on)))
         if stopped:
             return
 
@@ -377,7 +397,7 @@ def dry_run(
     return as_paused(preview(context, scopes), paused)
 
 
-def _end_handing_out(process: Process, run: runs.Run, error: str | None = None) -> None:
+def end_handing_out(process: Process, run: runs.Run, error: str | None = None) -> None:
     """End part 0, with what went wrong if anything did; never raises."""
     try:
         over = runs.end_handing_out(process.database, run, error)

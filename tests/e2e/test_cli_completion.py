@@ -37,6 +37,8 @@ def offered(*words: str) -> list[str]:
         (("reconcile-parked", "--override", "br"), []),
         (("pause", "re"), ["reap", "reconcile-parked", "release-sessions"]),
         (("resume", "a"), ["all"]),
+        (("plan", "re"), ["reap", "reconcile-parked", "release-sessions"]),
+        (("apply", "--override", "br"), ["breakers"]),
         (("history", "--job", "audit"), ["audit-memory"]),
     ],
 )

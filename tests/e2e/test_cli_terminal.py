@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def on_terminal(cli: CommandLine, columns: int, *arguments: str, **environ: str)
 
 
 def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(
-    cli: CommandLine, ledger: Ledger
+    cli: CommandLine, ledger: Ledger, tmp_path: Path
 ) -> None:
     """Five deletes of 300 ms each, one a batch."""
     reap = ("reap", "--scope", "s", *EVERY_FINISHED)
@@ -98,11 +99,24 @@ def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(
         )
         ledger.finished("a", "b", "c", "d", "e")
         piped = cli.process(*reap, MAINT_ROWS_PER_BATCH="1")
+        ledger.finished("a", "b", "c", "d", "e")
+        cli.run("plan", *reap, "-o", str(tmp_path / "a.plan"))
+        os.write(ours, b"y\n")
+        subprocess.run(
+            [sys.executable, "-m", "worker", "apply", tmp_path / "a.plan", "--override", "floors"],
+            cwd=CHECKOUT,
+            env=cli.environment(MAINT_ROWS_PER_BATCH="1"),
+            stdin=theirs,
+            stderr=theirs,
+            check=True,
+        )
     os.close(theirs)
     on_terminal = os.read(ours, 65_536).decode()
     os.close(ours)
 
     assert re.search(r" s: reap: [0-9] rows, through with 0 scopes", on_terminal)
+    assert "Apply this plan of reap, 5 rows? [y/N]" in on_terminal
+    assert re.search(r" s: reap: through with [1-5] of 5 rows", on_terminal)
     assert "\r" not in piped.stderr
     for stdout in (shown.stdout.decode(), piped.stdout):
         assert stdout.endswith(": max_age 0, keep 5\n")

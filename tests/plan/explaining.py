@@ -1,7 +1,7 @@
 """A database that notes the plan of every statement before it runs it, and keeps nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -110,6 +110,12 @@ class _ExplainingTransaction(Transaction):
     def do(self, statement: str, params: Params | None = None) -> int:
         self._explain(statement, params or {})
         return super().do(statement, params)
+
+    def stream(
+        self, statement: str, params: Params | None = None, *, size: int = 1000
+    ) -> Generator[DictRow, None, None]:
+        self._explain(statement, params or {})
+        yield from super().stream(statement, params, size=size)
 
     def _explain(self, statement: str, params: Params) -> None:
         explain = b"explain (format json) " + self._statements[statement]

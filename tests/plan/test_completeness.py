@@ -31,7 +31,12 @@ WITHOUT = {
         *("holding_over", "lift_pauses", "list_breakers", "list_pauses", "open_breakers"),
         "paused_jobs",
     },
-    "reads a table that has a row for each job, code, tag or migration": {
+    "reads for a person what is on record of one row or its scope": {
+        *("row_actions", "row_entries", "row_holds", "row_sightings", "scope_deletions"),
+        "scope_failing",
+    },
+    "reads a table that has a row for each job, code, tag or migration, or one": {
+        "identity",
         *("doctor_migrations", "list_harvest_codes", "list_schedule", "memory_boundary_clear"),
         *("memory_boundary_list", "migration_applied", "preflight_migration"),
     },

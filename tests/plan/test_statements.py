@@ -4,14 +4,16 @@ The parameters are those that the jobs themselves give; only the plans are kept.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from datetime import timedelta
 from itertools import islice
 from uuid import UUID, uuid4
 
 import pytest
 
 from store.agents import PostgresAgentStore
+from store.applying import Application, Work
 from store.batches import BatchSize, Stamp
 from store.checkpoints import PostgresCheckpointStore
 from store.diagnosis import Deployment, ledger
@@ -26,9 +28,14 @@ from store.due import (
 from store.figures import live_agents
 from store.flip_stale_running import flip_stale_running, preview_flip
 from store.guards import UNGUARDED, Guards
+from store.named_flip import NamedFlip
+from store.named_reap import NamedReap
+from store.named_reconcile import NamedReconciliation
+from store.named_releases import NamedOutbox, look_at_named
 from store.needs import Needs
 from store.next_due import Retention, due_by_now
 from store.overview import last_heard, scopes_without_rows
+from store.plans import PlannedRow, list_flip, list_reap, list_reconcile, list_releases
 from store.reap import preview_reap, reap
 from store.reconcile_parked import assert_checkpoints, preview_reconcile, reconcile_parked
 from store.release_elsewhere import Answer, Key, release_elsewhere
@@ -42,6 +49,7 @@ from tests.plan.conftest import DIGEST, MIX, NOW
 from tests.plan.explaining import ExplainingDatabase
 
 DRAINED_BATCHES = 3
+BATCH = 2000
 
 KEY = "background_agents_pkey"
 TERMINAL = "background_agents_terminal"
@@ -74,6 +82,9 @@ INDEXES = {
     "scope_sizes": {KEY},
     "run_changes": {"journal_by_run"},
     "reap_unsettled": {UNSETTLED, KEY},
+    "list_reap": {TERMINAL, UNSETTLED},
+    "reap_named": {KEY},
+    "reap_planned": {KEY},
     "reap_keep_boundary": {TERMINAL, UNSETTLED},
     "oldest_settled": {TERMINAL, UNSETTLED},
     "implausible_scopes": {TERMINAL, UNSETTLED},
@@ -93,6 +104,8 @@ INDEXES = {
     "checkpoints_gone": {PARKED},
     "due_flip_stale_running": {RUNNING, CHECKPOINT},
     "preview_flip_stale_running": {RUNNING},
+    "list_flip_stale_running": {RUNNING},
+    "flip_named": {KEY, CHECKPOINT},
     "reconcile_parked_candidates": {PARKED, CHECKPOINT},
     "reconcile_claims_candidates": {RUNNING, CHECKPOINT},
     "reconcile_parked": {KEY, CHECKPOINT},
@@ -107,10 +120,15 @@ INDEXES = {
     "present_checkpoints": {CHECKPOINT},
     "due_reconcile_parked": {PARKED, RUNNING, CHECKPOINT},
     "preview_reconcile_parked": {PARKED, RUNNING},
+    "list_reconcile_parked": {PARKED, RUNNING},
+    "reconcile_named": {KEY, CHECKPOINT},
     "claim_releases": {"session_releases_pending"},
     "lock_sessions": {"agent_sessions_pkey"},
     "release_sessions": {SESSION, "session_releases_pkey", "agent_sessions_pkey"},
     "preview_release_sessions": {SESSION},
+    "list_release_sessions": {SESSION},
+    "named_releases": {SESSION, "session_releases_pkey"},
+    "claim_named_releases": {"session_releases_pkey"},
     "judge_releases": {SESSION, "session_releases_pkey", "agent_sessions_pkey"},
     "complete_releases": {"session_releases_pkey"},
     "keep_releases": {"session_releases_pending"},
@@ -120,6 +138,8 @@ INDEXES = {
     "doctor_times": {SETTLED, RUNNING},
     "doctor_outbox": {"session_releases_aside"},
 }
+# Both are by scope and handle, and the rows that are named are running ones.
+AS_GOOD_AS = {("flip_named", RUNNING): KEY}
 # Statements on the ledger that are not explained here, and why not.
 WITHOUT = {
     "agent_put": "looks nothing up but its own key's conflict",
@@ -139,6 +159,8 @@ WITHOUT = {
     "count_terminal": "counts every row, and says so",
     "count_by_scope": "counts every row, and says so",
     "export_agents": "reads every row, and says so",
+    "writer_heard": "reads every running row, as live_writers does",
+    "row_transcript": "finds one transcript by its key, and counts the rows that name it",
 }
 
 
@@ -214,6 +236,7 @@ def run_jobs(database: ExplainingDatabase, scopes: list[str]) -> None:
     for guards in (UNGUARDED, Guards()):
         assert [*reconcile_parked(database, leases, stamp, size, guards=guards)]
     run_releases(database, stamp)
+    run_plans(database, scopes, stamp, ages, leases)
     only_one_chunk_of_all = iter((False, True))
     retention = Retention(lambda some: [(scope, policy) for scope in some], DIGEST)
     stop = only_one_chunk_of_all.__next__
@@ -252,6 +275,47 @@ select 's' || n % 50, 'gone ' || n, 'flipped', 1, 1, 'w', 1, n from generate_ser
 """
 
 
+def run_plans(
+    database: ExplainingDatabase,
+    scopes: list[str],
+    stamp: Stamp,
+    ages: Sequence[tuple[str, Milliseconds]],
+    leases: Sequence[tuple[str, Milliseconds | None]],
+) -> None:
+    """Plan each job that can be, and apply as many rows as a batch has."""
+    policies = [(s, RetentionPolicy(max_age_ms=MIX["max_age_ms"], keep=900)) for s in scopes]
+    for guards in (UNGUARDED, Guards(sightings=False, breaker_share=0.9)):
+        with database.transaction() as tx:
+            found = preview_reap(tx, policies, NOW, guards)
+            rows = first(BATCH, list_reap(tx, policies, NOW, guards, found))
+        work: Work = NamedReap.of(policies, stamp, guards, timedelta(0), None)
+        apply(database, work, rows, stamp)
+        with database.transaction() as tx:
+            silent = preview_flip(tx, ages, NOW, guards)
+            rows = first(BATCH, list_flip(tx, ages, NOW, guards, {}, silent))
+        apply(database, NamedFlip.of(database, ages, stamp, guards, {}), rows, stamp)
+        with database.transaction() as tx:
+            rows = first(BATCH, list_reconcile(tx, leases, NOW, guards))
+        apply(database, NamedReconciliation.of(leases, stamp, guards), rows, stamp)
+    with database.transaction() as tx:
+        rows = first(200, list_releases(tx, None, NOW, "postgres"))
+        assert look_at_named(tx, rows, NOW, "postgres")
+        assert NamedOutbox(rows, stamp).claim(tx, Drain(), 200, uuid4())
+
+
+def first(count: int, rows: Generator[PlannedRow, None, None]) -> list[PlannedRow]:
+    with closing(rows):
+        return [*islice(rows, count)]
+
+
+def apply(
+    database: ExplainingDatabase, work: Work, rows: Sequence[PlannedRow], stamp: Stamp
+) -> None:
+    assert rows
+    [done] = Application(database, work, rows, stamp, BATCH, {}).batches()
+    assert done.rows
+
+
 class Deleted:
     """Another system, which has everything and deletes it."""
 
@@ -284,10 +348,11 @@ def test_statement_uses_its_indexes_and_never_reads_the_ledger_whole(
     assert explained.plans[statement]
     for plan in explained.plans[statement]:
         assert not [t for t in plan.read_whole if t.startswith("background_agents")], str(plan)
-        assert {i for i in plan.indexes if i.startswith("background_agents")} == {
+        used = {AS_GOOD_AS.get((statement, index), index) for index in plan.indexes}
+        assert {i for i in used if i.startswith("background_agents")} == {
             i for i in wanted if i.startswith("background_agents")
         }, str(plan)
-        assert wanted <= plan.indexes, str(plan)
+        assert wanted <= used, str(plan)
 
 
 @pytest.mark.parametrize(

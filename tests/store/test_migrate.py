@@ -24,7 +24,7 @@ ROWS = 20_000
 # WHY so short a wait: an old worker then has most of its 400 ms left, however slow the machine is.
 PATIENT = Patience(lock_wait=timedelta(milliseconds=100), tries=1000)
 HASTY = Patience(lock_wait=timedelta(milliseconds=50), pause=timedelta(milliseconds=10), tries=3)
-ALL = [1, 2, 3, 4, 5, 6, 7]
+ALL = [1, 2, 3, 4, 5, 6, 7, 8]
 
 _FILL = f"""
 insert into maintenance.runs (id, job, slot, requested_by, state, started_at, finished_at)

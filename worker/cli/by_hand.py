@@ -56,7 +56,7 @@ def perform(
     needed = needs.dry_run if asked.dry_run else needs.by_hand
     with ledger(lambda settings: needed(job, settings.release_backend), policy_for) as process:
         if asked.scopes is not None and job not in _WITHOUT_AGENTS:
-            _doubt_scopes(process, asked.scopes)
+            doubt_scopes(process, asked.scopes)
         if names_nothing(process.policy, job, asked.scopes):
             _show_nothing(process.policy, job, asked)
             return DONE
@@ -67,7 +67,8 @@ def perform(
         return _run(process, job, asked, arms, flags)
 
 
-def _doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
+def doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
+    """Note those of the scopes that may be a slip, for no agent is in them."""
     from store.overview import scopes_without_rows
 
     for scope in scopes_without_rows(process.database, scopes):
@@ -152,11 +153,17 @@ def _run(
                 **({"flags": {**flags}} if flags else {}),
             },
         )
-    code = _show_run(run, as_json=asked.as_json, stopped=process.stopping.is_set())
+    return told(process, run, asked.scopes, as_json=asked.as_json)
+
+
+def told(process: Process, run: Run, scopes: Sequence[str] | None, *, as_json: bool) -> int:
+    """Say how a run in these scopes went, and what held it back; gives the exit code."""
+    job = run.job
+    code = _show_run(run, as_json=as_json, stopped=process.stopping.is_set())
     tripped = "skipped/breaker" in run.report
     if tripped:
         complain(_tripped(process, run))
-    paused = concerning(process, job, asked.scopes)
+    paused = concerning(process, job, scopes)
     for sentence in sentences(paused):
         complain(sentence)
     if "skipped/paused" in run.report and not paused:

@@ -26,6 +26,10 @@ _COMMANDS: Final[dict[str, dict[str, str]]] = {
         "housekeeping": "worker.cli.jobs:housekeeping",
         "audit-memory": "worker.cli.audit:audit_memory",
     },
+    "Plan first": {
+        "plan": "worker.cli.plan:plan",
+        "apply": "worker.cli.plan:apply",
+    },
     "Stop and go on": {
         "pause": "worker.cli.pause:pause",
         "resume": "worker.cli.pause:resume",

@@ -99,11 +99,11 @@ class Count(click.ParamType[int]):
 
 
 class Guard(click.ParamType[str]):
-    """A guard that a person may lift for one run of the job."""
+    """A guard that a person may lift for one run of the job; None: of whatever job it will be."""
 
     name = "guard"
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str | None) -> None:
         self.job = job
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -113,7 +113,7 @@ class Guard(click.ParamType[str]):
             self.fail(f"{value!r} cannot be lifted by anything.", param, ctx)
         if value not in known:
             self.fail(f"there is no guard {value!r}; {_or_meant(value, known)}", param, ctx)
-        if problem := not_lifted(self.job, [value]):
+        if self.job is not None and (problem := not_lifted(self.job, [value])):
             self.fail(f"{problem}.", param, ctx)
         return value
 
@@ -124,7 +124,8 @@ class Guard(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """The guards that the job has."""
-        return completed((*GUARDS_OF.get(self.job, ()), "all"), incomplete)
+        own = LIFTABLE if self.job is None else GUARDS_OF.get(self.job, ())
+        return completed((*own, "all"), incomplete)
 
 
 def overrides(job: str) -> Callable[[Command], Command]:
