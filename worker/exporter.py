@@ -142,7 +142,7 @@ class Exporter(Collector):
             yield metric.histogram({}) if metric.kind == "histogram" else metric.family({})
 
     def _closed(self, known: Known) -> list[str]:
-        """The jobs that their windows keep from working, by the database's clock while it is known."""
+        """The jobs outside their windows, by the database's clock while that is known."""
         now_ms = int((time.time() + (known.clock_skew or timedelta(0)) / _SECOND) * 1000)
         return [job for job in self._windows if not open_for(self._windows, job, now_ms)]
 

@@ -204,7 +204,8 @@ METRICS: Final = (
     ),
     Metric(
         "maintenance_job_window_open",
-        "1 while the schedule of this process lets the job work, 0 outside its maintenance windows.",
+        "1 while the schedule of this process lets the job work, 0 outside its maintenance "
+        "windows.",
         "1 or 0",
         ("job",),
     ),

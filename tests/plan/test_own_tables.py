@@ -103,6 +103,7 @@ INDEXES = {
     "list_actions": {"actions_at"},
     "claims_held": {"session_releases_pending"},
     "newest_runs": {"runs_by_job"},
+    "operator_failures": {"runs_finished", "requests_not_taken"},
     "restorable": {"session_releases_window", "session_releases_restorable"},
     "count_restorable": {"session_releases_window"},
     "restore_find": {"session_releases_restorable"},
@@ -177,6 +178,7 @@ def ask_everything(database: Database) -> None:
     assert figures.last_completed(database, ["reap", "flip_stale_running", "drain_harvest"])
     assert figures.newest_runs(database, ["reap", "flip_stale_running"], 5)
     figures.uncounted_rejections(database)
+    figures.operator_failures(database, ["reap"], timedelta(hours=1))
     assert [*prune(database, 0, DAY, 500)] == []
 
 
