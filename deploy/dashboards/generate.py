@@ -26,6 +26,7 @@ from grafana_foundation_sdk.models.dashboard import (
     ThresholdsMode,
     ValueMap,
     ValueMappingResult,
+    VariableOption,
     VariableRefresh,
     VariableSort,
 )
@@ -72,6 +73,7 @@ def _dashboard() -> Any:
             .include_all(include_all=True)
             # WHY it also fits none: outside of Kubernetes there is no such label.
             .all_value(".*")
+            .current(VariableOption(text="All", value="$__all"))
             .multi(multi=True)
         )
     )
@@ -113,7 +115,8 @@ def _built(panel: Panel) -> Builder:
 def _drawn(panel: Panel) -> Builder:
     match panel.kind:
         case "number":
-            return stat.Panel().reduce_options(ReduceDataOptions().calcs(["lastNotNull"]))
+            last = ReduceDataOptions().calcs(["lastNotNull"])
+            return stat.Panel().reduce_options(last).decimals(0)
         case "states":
             return statetimeline.Panel().row_height(0.8)
         case "graph":
