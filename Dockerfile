@@ -10,9 +10,9 @@ WORKDIR /src
 # WHY a second environment: pip and what makes the bill of materials stay here.
 RUN python3 -m venv /opt/tools && python3 -m venv --without-pip /opt/sema
 COPY requirements-sbom.lock ./
-RUN /opt/tools/bin/python -m pip install --require-hashes -r requirements-sbom.lock
+RUN /opt/tools/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements-sbom.lock
 COPY requirements.lock ./
-RUN /opt/tools/bin/python -m pip --python /opt/sema/bin/python install --require-hashes -r requirements.lock
+RUN /opt/tools/bin/python -m pip --python /opt/sema/bin/python install --require-hashes --only-binary=:all: -r requirements.lock
 COPY pyproject.toml README.md ./
 COPY config config
 COPY memory memory

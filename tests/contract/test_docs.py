@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import psycopg
 import pytest
 
 from config.settings import settings_reference
+from store.database import Database
 from worker.cli.commands import sema_maintenance
 
 CHECKOUT = Path(__file__).parents[2]
-DOCUMENTS = sorted((CHECKOUT / "docs").rglob("*.md"))
+DOCUMENTS = sorted((CHECKOUT / "docs").glob("*.md"))
 _SETTINGS = {name for name, *_ in settings_reference()}
 
 
@@ -41,3 +43,34 @@ def test_what_a_document_names_is_there(document: Path) -> None:
     assert commands <= {*sema_maintenance.list_commands(click.Context(sema_maintenance))}
     assert {*re.findall(r"MAINT_[A-Z]+(?:_[A-Z]+)*", text)} <= {*_SETTINGS}
     assert {*re.findall(r"(?:`|\$ )make ([a-z-]+)", text)} <= {*targets}
+
+
+def test_the_view_in_the_guide_is_a_ledger(plain_ledger: tuple[str, Database]) -> None:
+    """It gives every column its name and type, and Postgres writes through it."""
+    url, _ = plain_ledger
+    guide = (CHECKOUT / "docs" / "production.md").read_text(encoding="utf-8")
+    [statements] = re.findall(r"```sql\n(.*?)```", guide, re.DOTALL)
+    renamed = re.findall(r"(\w+) as (\w+),", statements)
+    columns = (
+        "select column_name, udt_name from information_schema.columns"
+        " where table_schema = %s and table_name = 'background_agents' order by 1"
+    )
+
+    with psycopg.connect(url) as connection:
+        connection.execute("create schema agents")
+        connection.execute("create table agents.ledger (like public.background_agents)")
+        for theirs, ours in renamed:
+            connection.execute(f"alter table agents.ledger rename {ours} to {theirs}".encode())
+        connection.execute(statements.encode())
+        seen, wanted = (
+            connection.execute(columns, (schema,)).fetchall() for schema in ("sema_seen", "public")
+        )
+        writable = connection.execute(
+            "select is_insertable_into from information_schema.tables"
+            " where table_schema = 'sema_seen'"
+        ).fetchall()
+        connection.rollback()
+
+    assert len(renamed) == 5
+    assert seen == wanted
+    assert writable == [("YES",)]
