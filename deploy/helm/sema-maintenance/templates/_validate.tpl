@@ -83,6 +83,14 @@
 {{- end -}}
 {{- end -}}
 
+{{- $network := default dict .Values.networkPolicy -}}
+{{- if and $network.enabled (or $keys.url $keys.port) (not $network.databasePorts) -}}
+{{- $said = append $said "networkPolicy cannot know a port that is in a Secret: set networkPolicy.databasePorts" -}}
+{{- end -}}
+{{- if and $network.enabled $brokerKeys.url (not $network.brokerPorts) -}}
+{{- $said = append $said "networkPolicy cannot know a port that is in a Secret: set networkPolicy.brokerPorts" -}}
+{{- end -}}
+
 {{- $set := list "MAINT_DATABASE_URL" "MAINT_BROKER_URL" "MAINT_BROKER_USER" "MAINT_BROKER_PASSWORD" "MAINT_POLICY_FILE" "MAINT_HTTP_ADDRESS" "MAINT_RELEASE_TOKEN_FILE" "PGHOST" "PGPORT" "PGDATABASE" "PGUSER" "PGPASSWORD" "PGSSLMODE" -}}
 {{- range $key, $_ := $config }}{{ $set = append $set (printf "MAINT_%s" ($key | snakecase | upper)) }}{{ end -}}
 {{- $seen := list -}}
