@@ -37,7 +37,7 @@ test: $(VENV)/.dev ## Every test but the longest, on servers it starts itself.
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long' $(PYTEST_ARGS)
 
 # WHY one after the other: each of these takes minutes, and most of what it takes is shared.
-test-all: test ## Every test, also those that take minutes: the image is built and started.
+test-all: test ## Every test, also those that take minutes: image built and started, alerts followed.
 	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Lint, format, types, import contracts.
