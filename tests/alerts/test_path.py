@@ -345,7 +345,11 @@ def test_a_database_that_is_gone_is_told_of_and_so_is_its_coming_back(
     finally:
         installation.start_database()
 
-    assert said["labels"]["severity"] == "critical"
+    assert said["labels"] == {
+        "alertname": "SemaMaintenanceStoreUnreachable",
+        "job": "sema-maintenance",
+        "severity": "critical",
+    }, "one alert, though two processes said so"
     installation.inbox.over("StoreUnreachable")
 
 
