@@ -8,7 +8,7 @@ A comment that begins with `# --` describes the key that follows it.
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,19 +47,16 @@ def described(text: str) -> dict[tuple[str, ...], str]:
     return found
 
 
-def leaves(tree: dict[str, Any], known: dict[tuple[str, ...], str]) -> Iterator[tuple[str, ...]]:
+def leaves(
+    tree: dict[str, Any], known: Container[tuple[str, ...]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Where values stand: a described map is one, the keys of any other are looked through."""
-    for path, value in _walk(tree, ()):
-        if path in known or not isinstance(value, dict):
-            yield path
-
-
-def _walk(tree: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in tree.items():
         path = (*above, key)
-        yield path, value
-        if isinstance(value, dict):
-            yield from _walk(value, path)
+        if path in known or not isinstance(value, dict):
+            yield path
+        else:
+            yield from leaves(value, known, path)
 
 
 def values() -> list[Value]:

@@ -29,7 +29,7 @@ gets a hash of the whole, so that two of them stay two.
 {{- $whole -}}
 {{- else -}}
 {{- $hash := sha256sum $fullname | trunc 6 -}}
-{{- $room := sub $max (len .suffix) (len $hash) 2 | int -}}
+{{- $room := sub $max (add (len .suffix) (len $hash) 2) | int -}}
 {{- printf "%s-%s-%s" ($fullname | trunc $room | trimSuffix "-") $hash .suffix -}}
 {{- end -}}
 {{- end -}}
