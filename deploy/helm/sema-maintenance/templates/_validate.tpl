@@ -91,7 +91,7 @@
 {{- $said = append $said "networkPolicy cannot know a port that is in a Secret: set networkPolicy.brokerPorts" -}}
 {{- end -}}
 
-{{- $set := list "MAINT_DATABASE_URL" "MAINT_BROKER_URL" "MAINT_BROKER_USER" "MAINT_BROKER_PASSWORD" "MAINT_POLICY_FILE" "MAINT_HTTP_ADDRESS" "MAINT_RELEASE_TOKEN_FILE" "PGHOST" "PGPORT" "PGDATABASE" "PGUSER" "PGPASSWORD" "PGSSLMODE" -}}
+{{- $set := list "MAINT_DATABASE_URL" "MAINT_BROKER_URL" "MAINT_BROKER_USER" "MAINT_BROKER_PASSWORD" "MAINT_POLICY_FILE" "MAINT_HTTP_ADDRESS" "MAINT_RELEASE_TOKEN_FILE" "PGHOST" "PGPORT" "PGDATABASE" "PGUSER" "PGPASSWORD" "PGSSLMODE" "MAINT_JOB_BUDGET" -}}
 {{- range $key, $_ := $config }}{{ $set = append $set (printf "MAINT_%s" ($key | snakecase | upper)) }}{{ end -}}
 {{- $seen := list -}}
 {{- range default list .Values.extraEnv -}}
