@@ -228,6 +228,8 @@ EFFECTS: list[Effect] = [
     Effect("migration.indexes", True, _M, '"--indexes"'),
     Effect("migration.hooks", True, _M, '"helm.sh/hook": "pre-install,pre-upgrade"'),
     Effect("migration.annotations", {"argo": "PreSync"}, _M, '"argo": "PreSync"'),
+    Effect("migration.database.host", "direct", _M, '"PGHOST", "value": "direct"'),
+    Effect("migration.database.port", 5433, _M, '"PGPORT", "value": "5433"'),
     Effect("migration.database.user", "owner", _M, '"PGUSER", "value": "owner"'),
     Effect("migration.database.existingSecret", "os", _M, _secret("PGPASSWORD", "os", "opw")),
     Effect("migration.database.keys.password", "opw", _M, '"key": "opw"'),

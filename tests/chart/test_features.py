@@ -1,6 +1,7 @@
 """What the chart makes, each feature on and off."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from config.policy import parse_policy
 from tests.chart.rendering import CHART, CI, MINIMAL, Helm, Rendered, with_values
 from tests.chart.test_values import VALUES
 from worker.cli.commands import sema_maintenance
@@ -177,6 +179,17 @@ def test_the_policy_is_mounted_and_a_new_one_restarts_the_pods(helm: Helm) -> No
         return rendered.one("Deployment", "beat")["spec"]["template"]["metadata"]["annotations"]
 
     assert annotations("# {{ one }}\n") != annotations("  # 'two': \"x\"\n")
+
+
+def test_the_examples_are_taken(helm: Helm) -> None:
+    """Values of the README by the chart, their policies by the worker."""
+    [example] = re.findall(r"```yaml\n(.*?)```", (CHART / "README.md").read_text(), re.DOTALL)
+    full = (CHART / "ci" / "full-values.yaml").read_text()
+    helm.template(yaml.safe_load(example))
+
+    for text in (example, full):
+        policy = parse_policy(yaml.safe_load(text)["policy"]["content"], "values")
+        assert policy.for_scope("tenant/acme").max_age is not None
 
 
 def test_without_a_policy_none_is_named(minimal: Rendered) -> None:

@@ -30,7 +30,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
             "database": {"existingSecret": "s", "keys": {"url": "uri"}},
             "migration.database.existingSecret": "o",
         },
-        "migration.database needs user and password on their own",
+        "migration.database needs host, user and password on their own",
     ),
     (
         {"migration.database.keys.user": "user"},

@@ -21,8 +21,13 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 {{- else }}
 - name: MAINT_DATABASE_URL
   value: postgresql://
+{{- $owner := ternary (default dict (default dict .root.Values.migration).database) dict (default false .owner) }}
+{{- $ownerKeys := default dict $owner.keys }}
 {{- range $variable, $part := dict "PGHOST" "host" "PGPORT" "port" "PGDATABASE" "name" }}
-{{- if get $keys $part }}
+{{- if include "sema-maintenance.given" (get $owner $part) }}
+- name: {{ $variable }}
+  value: {{ include "sema-maintenance.text" (get $owner $part) | quote }}
+{{- else if get $keys $part }}
 {{ include "sema-maintenance.fromSecret" (list $variable $secret (get $keys $part)) }}
 {{- else if include "sema-maintenance.given" (get $database $part) }}
 - name: {{ $variable }}
@@ -33,8 +38,6 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 - name: PGSSLMODE
   value: {{ $database.sslMode | quote }}
 {{- end }}
-{{- $owner := ternary (default dict (default dict .root.Values.migration).database) dict (default false .owner) }}
-{{- $ownerKeys := default dict $owner.keys }}
 {{- if and $owner.existingSecret $ownerKeys.user }}
 {{ include "sema-maintenance.fromSecret" (list "PGUSER" $owner.existingSecret $ownerKeys.user) }}
 {{- else if $owner.user }}

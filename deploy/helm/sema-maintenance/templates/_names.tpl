@@ -65,7 +65,7 @@ app.kubernetes.io/component: {{ . | quote }}
 {{- include "sema-maintenance.stringMap" (append $all $ours) -}}
 {{- end -}}
 
-{{/* Labels that stay the same from release to release: what may not change, such as a Job's pods. */}}
+{{/* The worker's release as a label: its tag, cut to what a label may hold. */}}
 {{- define "sema-maintenance.version" -}}
 {{- $image := default dict .Values.image -}}
 {{- default .Chart.AppVersion $image.tag | toString | replace "+" "_" | trunc 63 | trimAll "-_." -}}

@@ -27,8 +27,8 @@
 {{- $said = append $said (printf "database.keys.url holds the whole address, and the %s is set as well: keep one of them" $part) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $keys.url (or $owner.user $owner.existingSecret) -}}
-{{- $said = append $said "migration.database needs user and password on their own, and database.keys.url holds a whole address: set database.host, name and user instead" -}}
+{{- if and $keys.url (or $owner.host $owner.port $owner.user $owner.existingSecret) -}}
+{{- $said = append $said "migration.database needs host, user and password on their own, and database.keys.url holds a whole address: set database.host, name and user instead" -}}
 {{- end -}}
 {{- if and $ownerKeys.user (not $owner.existingSecret) -}}
 {{- $said = append $said "migration.database.keys.user names a key and migration.database.existingSecret no Secret: name the Secret, or remove the key" -}}
