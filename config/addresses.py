@@ -7,7 +7,7 @@ It is checked here in full because libpq and kombu do quote the part that they c
 import ipaddress
 import re
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from config.errors import ConfigError, shown
 
@@ -116,6 +116,22 @@ def broker_place(text: str) -> str:
         parts = urlsplit(f"http://{rest}")
         places.append(f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
     return ";".join(places)
+
+
+def names_a_login(broker_url: str) -> bool:
+    """Whether a broker's address holds a user or a password. The text is one without a problem."""
+    urls = broker_url.split(";")
+    return any("@" in urlsplit(f"http://{url.partition('://')[2]}").netloc for url in urls)
+
+
+def broker_url_for(text: str, user: str | None, password: str | None) -> str:
+    """A broker's address, or several, with this user and password put in, whatever they hold."""
+    if user is None and password is None:
+        return text
+    login = quote(user or "", safe="")
+    if password is not None:
+        login += f":{quote(password, safe='')}"
+    return ";".join(url.replace("://", f"://{login}@", 1) for url in text.split(";"))
 
 
 def release_url_problem(text: str) -> str | None:

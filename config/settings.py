@@ -22,7 +22,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from config.addresses import Address
+from config.addresses import Address, broker_url_for, names_a_login
 from config.durations import format_duration
 from config.errors import SettingsError, did_you_mean
 from config.variables import (
@@ -93,8 +93,9 @@ class Settings(BaseSettings):
 
     database_url: Annotated[SecretStr | None, BeforeValidator(read_database_url)] = Field(
         default=None,
-        description="Postgres database of the ledger, as a postgresql:// URL or libpq keywords. "
-        "Unset, the embedded database of the data folder is used.",
+        description="Postgres database of the ledger, as a postgresql:// URL or libpq keywords; "
+        "what it leaves out is taken from libpq's own PGHOST, PGUSER, PGPASSWORD and so on. Unset, "
+        "the embedded database of the data folder is used.",
     )
     ledger_schema: Annotated[str, BeforeValidator(read_identifier)] = Field(
         default="public",
@@ -104,6 +105,12 @@ class Settings(BaseSettings):
         default=SecretStr("memory://"),
         description="Message broker: redis://, rediss:// (both also Valkey), amqp:// or amqps://; "
         "memory:// works inside one process only.",
+    )
+    broker_user: str | None = Field(
+        default=None, description="User at the broker, where MAINT_BROKER_URL names none."
+    )
+    broker_password: SecretStr | None = Field(
+        default=None, description="Password at the broker, as it is, where the URL holds none."
     )
     data_dir: Annotated[Path, BeforeValidator(read_path)] = Field(
         default_factory=lambda: default_data_dir(os.environ, is_root=os.geteuid() == 0),
@@ -237,6 +244,35 @@ class Settings(BaseSettings):
     release_backoff_max: _Timeout = Field(
         default=timedelta(hours=1), description="Longest wait between two attempts at a release."
     )
+
+    @property
+    def broker(self) -> SecretStr:
+        """The broker's address with user and password in it, wherever they came from."""
+        return SecretStr(
+            broker_url_for(
+                self.broker_url.get_secret_value(),
+                self.broker_user,
+                None if self.broker_password is None else self.broker_password.get_secret_value(),
+            )
+        )
+
+    @model_validator(mode="after")
+    def _one_login_at_the_broker(self) -> Self:
+        url = self.broker_url.get_secret_value()
+        for name in ("broker_user", "broker_password"):
+            if getattr(self, name) is None:
+                continue
+            if url.startswith("memory:"):
+                raise ValueError(
+                    f"{_variable(name)} has no use with memory://; remove it, or name a broker in "
+                    f"{PREFIX}BROKER_URL"
+                )
+            if names_a_login(url):
+                raise ValueError(
+                    f"{_variable(name)} is set, and {PREFIX}BROKER_URL names a user or a password "
+                    "as well; keep one of them"
+                )
+        return self
 
     @model_validator(mode="after")
     def _backoff_grows(self) -> Self:

@@ -242,7 +242,13 @@ class Database:
 
     def describe(self) -> str:
         """Which database this is, without its password: 'user@host:port/name, schema public'."""
-        parts = conninfo_to_dict(self._conninfo)
+        # What libpq's own variables say of the place counts as if it stood in the address.
+        told = {
+            each.keyword.decode(): each.val.decode()
+            for each in psycopg.pq.Conninfo.get_defaults()
+            if each.val not in {None, each.compiled} and each.keyword != b"user"
+        }
+        parts = told | conninfo_to_dict(self._conninfo)
         host = parts.get("host") or parts.get("hostaddr") or "local socket"
         port = f":{parts['port']}" if parts.get("port") else ""
         user = f"{parts['user']}@" if parts.get("user") else ""

@@ -125,6 +125,14 @@ def holds(database: Database) -> int:
     return int(row["holds"])
 
 
+def operator_failures(database: Database, jobs: Sequence[str], lately: timedelta) -> dict[str, int]:
+    """How much that was asked for by hand failed or was refused lately, by job; or 'other'."""
+    with database.transaction(read_only=True) as tx:
+        params = {"jobs": list(jobs), "since": clock(tx) - lately // _MS}
+        rows = tx.rows("operator_failures", params)
+    return {row["job"]: row["failures"] for row in rows}
+
+
 def live_agents(database: Database) -> dict[str, int]:
     """The running and the parked rows, by status."""
     [row] = _rows(database, "count_live")

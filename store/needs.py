@@ -268,6 +268,7 @@ def exporter(backend: Backend, previewed: Iterable[str]) -> Needs:
         "breakers",
         "pauses",
         "holds",
+        "requests",
         "harvest_rejections",
     )
     previews = [dry_run(job, backend) for job in previewed]

@@ -23,7 +23,7 @@ SILENCE_S = 10
 def configuration(process: Process) -> dict[str, Any]:
     """Celery's settings. What they depend on is in the process's own."""
     settings = process.settings
-    broker_url = settings.broker_url.get_secret_value()
+    broker_url = settings.broker.get_secret_value()
     return {
         "broker_url": broker_url,
         "broker_connection_retry_on_startup": True,

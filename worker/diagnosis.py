@@ -67,7 +67,7 @@ def releases(settings: Settings) -> Iterator[Finding]:
 
 def broker(settings: Settings) -> Lines:
     """Whether each broker lets us in, and how its queues are."""
-    url = settings.broker_url.get_secret_value()
+    url = settings.broker.get_secret_value()
     if url.startswith("memory:"):
         yield (
             "broker",

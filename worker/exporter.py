@@ -9,18 +9,21 @@ that is not true would look like a reset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib import metadata
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client.core import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from config.windows import Windows
 from store.durations import Kind
 from worker.metrics import METRICS, Family, Labels, Values
 from worker.readings import Known, Past, Present, Readings
-from worker.schedule import Entry
+from worker.schedule import Entry, open_for
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -84,11 +87,19 @@ def _present(present: Present) -> dict[str, Values]:
         "maintenance_breaker_open": {(job,): 1 for job in present.breakers},
         "maintenance_paused": {(job,): 1 for job in present.pauses},
         "maintenance_holds": {(): present.holds},
+        "maintenance_operator_failures": {
+            (job,): count for job, count in present.operator_failures.items()
+        },
     }
 
 
-def values(known: Known, entries: Iterable[Entry], version: str) -> dict[str, Values]:
-    """The values of every metric that can be shown; the histogram is made of `known` itself."""
+def values(
+    known: Known, entries: Collection[Entry], version: str, closed: Collection[str] = ()
+) -> dict[str, Values]:
+    """The values of every metric that can be shown; the histogram is made of `known` itself.
+
+    `closed`: the jobs that are outside their maintenance windows.
+    """
     shown: dict[str, Values] = {} if known.past is None else _past(known.past)
     agents = dict(known.terminal or {})
     if known.present is not None:
@@ -103,6 +114,7 @@ def values(known: Known, entries: Iterable[Entry], version: str) -> dict[str, Va
             (job,): b.oldest_ms / 1000 for job, b in known.overdue.items()
         },
         "maintenance_job_interval_seconds": {(e.job,): e.every / _SECOND for e in entries},
+        "maintenance_job_window_open": {(e.job,): e.job not in closed for e in entries},
         "maintenance_store_up": {(): known.up},
         "maintenance_build_info": {(version,): 1},
     }
@@ -111,9 +123,15 @@ def values(known: Known, entries: Iterable[Entry], version: str) -> dict[str, Va
 class Exporter(Collector):
     """The metrics of one process, in a registry of their own."""
 
-    def __init__(self, readings: Readings, entries: Iterable[Entry]) -> None:
+    def __init__(
+        self,
+        readings: Readings,
+        entries: Iterable[Entry],
+        windows: Mapping[str, Windows] = MappingProxyType({}),
+    ) -> None:
         self._readings = readings
         self._entries = tuple(entries)
+        self._windows = windows
         self._version = metadata.version("sema-maintenance")
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -123,10 +141,15 @@ class Exporter(Collector):
         for metric in METRICS:
             yield metric.histogram({}) if metric.kind == "histogram" else metric.family({})
 
+    def _closed(self, known: Known) -> list[str]:
+        """The jobs outside their windows, by the database's clock while that is known."""
+        now_ms = int((time.time() + (known.clock_skew or timedelta(0)) / _SECOND) * 1000)
+        return [job for job in self._windows if not open_for(self._windows, job, now_ms)]
+
     def collect(self) -> Iterator[Family]:
         """Every metric of which something is known. Never raises."""
         known = self._readings.known()
-        shown = values(known, self._entries, self._version)
+        shown = values(known, self._entries, self._version, self._closed(known))
         for metric in METRICS:
             if metric.kind == "histogram" and known.past is not None:
                 yield metric.histogram(known.past.durations)

@@ -228,7 +228,7 @@ def serve(process: Process) -> Served:
     Answers at once, also while the database is down: nothing is read before somebody asks.
     """
     readings = Readings(process)
-    exporter = Exporter(readings, process.entries.values())
+    exporter = Exporter(readings, process.entries.values(), process.policy.windows)
     pages = _pages(process, readings, exporter)
     server = _Server(process.settings.http_address, pages, partial(_notice, process))
     return Served(server, readings)

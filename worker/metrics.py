@@ -203,6 +203,21 @@ METRICS: Final = (
         ("job",),
     ),
     Metric(
+        "maintenance_job_window_open",
+        "1 while the schedule of this process lets the job work, 0 outside its maintenance "
+        "windows.",
+        "1 or 0",
+        ("job",),
+    ),
+    Metric(
+        "maintenance_operator_failures",
+        "Runs that no tick began (by hand, by request, the audit at a start) and that failed, and "
+        "requests that were refused, within the last hour.",
+        "runs and requests",
+        ("job",),
+        _each((*JOBS, "other")),
+    ),
+    Metric(
         "maintenance_failing_scopes",
         "Scopes in which the job could not do all it should, until it can.",
         "scopes",

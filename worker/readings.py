@@ -31,6 +31,8 @@ READY_WITHIN_S: Final = 1.5
 FAST_EVERY_S: Final = 1.0
 SLOW_EVERY_S: Final = 5.0
 _LAST_READING_S: Final = 2.0
+# How long what an operator asked for in vain is shown.
+ASKED_LATELY: Final = timedelta(hours=1)
 # How many runs of each job are kept in view.
 RUNS_SHOWN: Final = 5
 
@@ -63,6 +65,7 @@ class Present:
     breakers: Mapping[str, Stopped] = field(default_factory=dict)
     pauses: Mapping[str, Stopped] = field(default_factory=dict)
     holds: int = 0
+    operator_failures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,7 @@ class Readings:
             figures.open_breakers(database),
             figures.paused_jobs(database),
             figures.holds(database),
+            figures.operator_failures(database, tuple(JOBS), ASKED_LATELY),
         )
 
     def _read_terminal(self) -> Mapping[str, int]:

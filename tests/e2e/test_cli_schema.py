@@ -9,12 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
 
 from store.database import Database
 from store.indexes import create_missing_indexes, shipped_indexes
 from store.migrate import shipped
 from tests.conftest import Servers
-from tests.e2e.command_line import CommandLine
+from tests.e2e.command_line import CommandLine, finished
 from tests.e2e.placed import rows_of
 from tests.ledgers import VERSIONS, Layout, create, create_own_tables_of_0_1_0, fresh_database
 from tests.waiting import wait_until
@@ -256,3 +257,57 @@ def test_an_index_of_that_name_on_another_table_is_not_touched(
     problem = CommandLine(url).refusal("migrate", "--indexes")
 
     assert problem.startswith("index background_agents_running in schema public belongs to another")
+
+
+def test_waiting_for_migrations_ends_with_them_and_makes_none(empty: str) -> None:
+    cli = CommandLine(empty)
+    with cli.start("migrate", "--wait", "50s") as waiting:
+        assert waiting.stderr is not None
+        said = [waiting.stderr.readline() for _ in range(2)]
+        assert tables(empty) == set()
+        cli.run("migrate")
+        ended = finished(waiting)
+
+    assert b"waiting: the worker's own tables are missing" in said[1]
+    assert (ended.code, ended.stdout) == (0, "migrations: those of this release are there\n")
+    assert cli.run("migrate", "--wait", "1ms").code == 0
+
+
+def test_waiting_for_migrations_in_vain_says_what_was_in_the_way(empty: str) -> None:
+    for url, reason in (
+        (empty, "the worker's own tables are missing (no maintenance.schema_migrations); run"),
+        ("host=127.0.0.1 port=1 dbname=a", "the database does not answer: connection to server"),
+    ):
+        ended = CommandLine(url).run("migrate", "--wait", "10ms")
+
+        [problem] = ended.problems
+        assert (ended.code, ended.stdout) == (1, "")
+        assert problem.startswith(f"waited for 10ms in vain: {reason}")
+
+
+def test_waiting_for_migrations_takes_no_other_option(empty: str) -> None:
+    problem = CommandLine(empty).refusal("migrate", "--wait", "1s", "--indexes")
+
+    assert problem.startswith("--wait changes nothing; give it without another option")
+
+
+def test_an_address_may_leave_everything_to_the_variables_of_libpq(empty: str) -> None:
+    parts = conninfo_to_dict(empty)
+    given = {
+        variable: str(parts[part])
+        for part, variable in {
+            "host": "PGHOST",
+            "port": "PGPORT",
+            "user": "PGUSER",
+            "password": "PGPASSWORD",
+            "dbname": "PGDATABASE",
+        }.items()
+        if parts.get(part)
+    }
+
+    ended = CommandLine("postgresql://").process("migrate", **given)
+
+    assert ended.code == 0
+    assert f"database: {parts['host']}" in ended.stderr
+    assert f"/{parts['dbname']}, schema public" in ended.stderr
+    assert "maintenance.journal" in tables(empty)

@@ -116,6 +116,52 @@ def test_the_present_is_counted_and_dated(plain_ledger: tuple[str, Database]) ->
         assert due_s <= oldest[job] <= due_s + passed_s, job
 
 
+def test_what_was_asked_for_in_vain_is_shown_for_an_hour(
+    plain_ledger: tuple[str, Database],
+) -> None:
+    """Failed runs that no tick began, and refused requests; a job that nobody knows is 'other'."""
+    url, _ = plain_ledger
+    now, hour = now_ms(url), 3_600_000
+    runs = [
+        ("reap", None, "failed", now - 1),
+        ("reap", None, "failed", now - hour // 2),
+        ("reap", None, "failed", now - hour - 1),
+        ("reap", None, "succeeded", now - 1),
+        ("reap", 1, "failed", now - 1),
+        ("acme secret", None, "failed", now - 1),
+    ]
+    requests = [
+        ("flip_stale_running", "refused", now - 1),
+        ("flip_stale_running", "refused", now - hour - 1),
+        ("flip_stale_running", "taken", now - 1),
+        ("tenant/acme", "refused", now - 1),
+    ]
+    with psycopg.connect(url, autocommit=True) as connection:
+        for job, slot, state, finished in runs:
+            connection.execute(
+                "insert into maintenance.runs"
+                " (id, job, slot, requested_by, state, started_at, finished_at)"
+                " values (gen_random_uuid(), %s, %s, 'ada', %s, 1, %s)",
+                (job, slot, state, finished),
+            )
+        for job, state, settled in requests:
+            connection.execute(
+                "insert into maintenance.requests"
+                " (id, job, requested_by, requested_at, state, taken_at)"
+                " values (gen_random_uuid(), %s, 'ada', 1, %s, %s)",
+                (job, state, settled),
+            )
+
+    with serving(process_of(url, POLICY)) as served:
+        found = full_scrape(served).by("maintenance_operator_failures", "job")
+
+    assert {job: count for job, count in found.items() if count} == {
+        "reap": 2,
+        "flip_stale_running": 1,
+        "other": 2,
+    }
+
+
 def test_an_old_transaction_shows_in_the_horizon(plain_ledger: tuple[str, Database]) -> None:
     url, _ = plain_ledger
 

@@ -168,6 +168,7 @@ def test_a_database_that_was_never_there(caplog: pytest.LogCaptureFixture) -> No
                 "maintenance_store_up",
                 "maintenance_build_info",
                 "maintenance_job_interval_seconds",
+                "maintenance_job_window_open",
             }
             assert found.value("maintenance_store_up") == 0
             unready = get(served, "/readyz")

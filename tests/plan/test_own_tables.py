@@ -107,6 +107,7 @@ INDEXES = {
     "claims_held": {"session_releases_pending"},
     "count_releases": {"session_releases_pending", "session_releases_aside"},
     "newest_runs": {"runs_by_job"},
+    "operator_failures": {"runs_finished", "requests_not_taken"},
     "restorable": {"session_releases_window", "session_releases_restorable"},
     "count_restorable": {"session_releases_window"},
     "restore_find": {"session_releases_restorable"},
@@ -185,6 +186,7 @@ def ask_everything(database: Database) -> None:
     assert figures.last_completed(database, ["reap", "flip_stale_running", "drain_harvest"])
     assert figures.newest_runs(database, ["reap", "flip_stale_running"], 5)
     figures.uncounted_rejections(database)
+    figures.operator_failures(database, ["reap"], timedelta(hours=1))
     assert [*prune(database, 0, DAY, 500)] == []
 
 

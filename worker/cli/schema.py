@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from worker.cli import options, show
 from worker.cli.failures import DONE, say
-from worker.cli.target import ledger
+from worker.cli.target import ledger, named_database
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from store.database import Database
+
+_LOOK_AGAIN_S: Final = 1.0
 
 
 @click.command(
@@ -26,13 +31,23 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Give an existing ledger the indexes it lacks, while its writers go on.",
 )
+@click.option(
+    "--wait",
+    type=options.Duration(),
+    metavar="SPAN",
+    help="Change nothing, and wait so long at most until somebody else has done it.",
+)
 @options.as_json
-def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
+def migrate(create_ledger: bool, indexes: bool, wait: timedelta | None, as_json: bool) -> int:
     """Bring the worker's own tables up to date. Safe to repeat.
 
     An index is built concurrently, on each partition of a partitioned ledger. For a view the
     statements are printed, to be run on the table behind it.
     """
+    if wait is not None:
+        if create_ledger or indexes or as_json:
+            raise click.UsageError("--wait changes nothing; give it without another option.")
+        return _wait(wait)
     from store.migrate import migrate as apply
     from store.migrate import newest_applied, shipped
     from store.needs import MIGRATE
@@ -55,6 +70,33 @@ def migrate(create_ledger: bool, indexes: bool, as_json: bool) -> int:
     else:
         _show(done)
     return DONE
+
+
+def _wait(limit: timedelta) -> int:
+    """Until the own tables are those of this release, or newer; says what is in the way."""
+    from config.durations import format_duration
+    from store import preflight
+    from store.errors import StoreUnavailable, StoreUnusable, TimedOut
+    from store.needs import reading
+
+    ends = time.monotonic() + limit.total_seconds()
+    said = ""
+    with named_database() as process:
+        while True:
+            try:
+                preflight.check(process.database, reading(own=("schema_migrations",)))
+            except (StoreUnavailable, StoreUnusable) as error:
+                reason = str(error)
+            else:
+                click.echo("migrations: those of this release are there")
+                return DONE
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise TimedOut(f"waited for {format_duration(limit)} in vain: {reason}")
+            if reason != said:
+                say(f"waiting: {reason}")
+                said = reason
+            time.sleep(min(_LOOK_AGAIN_S, left))
 
 
 def _create_ledger(database: Database) -> list[str]:

@@ -41,6 +41,16 @@ def ledger(
     Says on standard error which database it is. Raises ConfigError, EmbeddedUnavailable and
     StoreUnusable before anything was changed.
     """
+    with named_database(policy_for) as process:
+        look_over(process, needs(process.settings) if callable(needs) else needs)
+        yield process
+
+
+@contextmanager
+def named_database(
+    policy_for: Callable[[Settings], Policy] = no_policy,
+) -> Iterator[Process]:
+    """As `ledger`, whatever is in the database, and whether it is there or not."""
     from pydantic import SecretStr
 
     from config.settings import load_settings
@@ -61,7 +71,6 @@ def ledger(
         process = Process(settings, policy)
         stack.callback(process.close)
         say(f"database: {process.database.describe()}{embedded}")
-        look_over(process, needs(settings) if callable(needs) else needs)
         yield process
 
 

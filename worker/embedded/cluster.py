@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from worker.embedded.locks import FileLock
+from worker.embedded.nameless import naming
 from worker.embedded.root import INSTEAD, Account, EmbeddedUnavailable
 
 _NAME = "sema"  # of the database and of its owner
@@ -80,7 +81,10 @@ class Cluster:
             os.close(home)
 
     def _make_step(self, command: list[str], starting: FileLock, stdin: str = "") -> None:
-        done = self._run(command, _MAKE_LIMIT_S, stdin=stdin, inherit=starting.fileno())
+        named = naming(self.account, self.home)
+        done = self._run(
+            command, _MAKE_LIMIT_S, stdin=stdin, inherit=starting.fileno(), environ=named
+        )
         if done.returncode != 0:
             reason = _reason(done.stderr) or f"{command[0]} ended with {done.returncode}"
             raise EmbeddedUnavailable(
@@ -225,6 +229,7 @@ class Cluster:
         *,
         stdin: str = "",
         inherit: int | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         return self.account.run(
             [str(self.programs / command[0]), *command[1:]],
@@ -232,6 +237,7 @@ class Cluster:
             timeout_s=timeout_s,
             stdin=stdin,
             inherit=[] if inherit is None else [inherit],
+            environ=environ,
         )
 
 

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,13 +53,17 @@ class Account:
         timeout_s: float,
         stdin: str = "",
         inherit: Sequence[int] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program as this account, its output captured. Raises OSError, TimeoutExpired."""
+        """Run a program as this account, its output captured. Raises OSError, TimeoutExpired.
+
+        `environ` comes on top of the environment that every program has here.
+        """
         switch = os.geteuid() != self.uid
         return subprocess.run(  # noqa: S603 - programs of our own choice, and no shell
             command,
             cwd=cwd,
-            env=_ENVIRONMENT,
+            env={**_ENVIRONMENT, **(environ or {})},
             input=stdin,
             capture_output=True,
             encoding="utf-8",

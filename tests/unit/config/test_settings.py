@@ -54,7 +54,9 @@ def test_every_variable_sets_its_field() -> None:
         {
             "MAINT_DATABASE_URL": "host=db password=s3cret",
             "MAINT_LEDGER_SCHEMA": "Agents_2",
-            "MAINT_BROKER_URL": "redis://:s3cret@broker/1",
+            "MAINT_BROKER_URL": "redis://broker/1",
+            "MAINT_BROKER_USER": "worker",
+            "MAINT_BROKER_PASSWORD": "s3cret",
             "MAINT_DATA_DIR": "/srv/maintenance",
             "MAINT_POLICY_FILE": "/etc/policy.toml",
             "MAINT_HTTP_ADDRESS": "[::]:80",
@@ -87,7 +89,9 @@ def test_every_variable_sets_its_field() -> None:
     assert settings == Settings(
         database_url=SecretStr("host=db password=s3cret"),
         ledger_schema="Agents_2",
-        broker_url=SecretStr("redis://:s3cret@broker/1"),
+        broker_url=SecretStr("redis://broker/1"),
+        broker_user="worker",
+        broker_password=SecretStr("s3cret"),
         data_dir=Path("/srv/maintenance"),
         policy_file=Path("/etc/policy.toml"),
         http_address=Address("::", 80),
@@ -439,3 +443,37 @@ def test_a_byte_that_is_no_text_does_not_break_the_message() -> None:
     (problem,) = problems_of({"MAINT_LOG_LEVEL": "loud\udcff"})
 
     assert problem.encode("utf-8").startswith(b'MAINT_LOG_LEVEL = "loud')
+
+
+def test_user_and_password_of_the_broker_may_stand_beside_its_address() -> None:
+    """Whatever they hold; several brokers share them, and none is shown."""
+    settings = load_settings(
+        {
+            "MAINT_BROKER_URL": "amqp://a:5672/%2F;amqp://b//",
+            "MAINT_BROKER_USER": "me@here",
+            "MAINT_BROKER_PASSWORD": "s3/c:r;e%t",
+        }
+    )
+
+    login = "me%40here:s3%2Fc%3Ar%3Be%25t"
+    assert settings.broker.get_secret_value() == f"amqp://{login}@a:5672/%2F;amqp://{login}@b//"
+    assert "s3/c" not in repr(settings)
+    password = {"MAINT_BROKER_URL": "redis://h/0", "MAINT_BROKER_PASSWORD": "p"}
+    assert load_settings(password).broker.get_secret_value() == "redis://:p@h/0"
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (
+            "redis://:s3cret@h/0",
+            "is set, and MAINT_BROKER_URL names a user or a password as well; keep one of them.",
+        ),
+        ("", "has no use with memory://; remove it, or name a broker in MAINT_BROKER_URL."),
+    ],
+)
+def test_two_logins_at_the_broker_are_refused(url: str, problem: str) -> None:
+    """Nobody has to guess which of them holds."""
+    given = {"MAINT_BROKER_URL": url, "MAINT_BROKER_PASSWORD": "s3cret"}
+
+    assert problems_of(given) == (f"MAINT_BROKER_PASSWORD {problem}",)

@@ -1,6 +1,7 @@
 """What is shown of what is known: names, labels, zeros, and what is left out."""
 
 import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.policy import Policy
 from config.settings import load_settings
+from config.windows import parse_windows
 from store.batches import Backlog
 from store.durations import BOUNDS, Durations
 from store.figures import Stopped
@@ -36,6 +38,8 @@ CONTRACT = {
     "maintenance_job_duration_seconds": ("job",),
     "maintenance_job_last_completed_timestamp_seconds": ("job",),
     "maintenance_job_interval_seconds": ("job",),
+    "maintenance_job_window_open": ("job",),
+    "maintenance_operator_failures": ("job",),
     "maintenance_failing_scopes": ("job",),
     "maintenance_breaker_open": ("job",),
     "maintenance_paused": ("job",),
@@ -117,6 +121,7 @@ def test_nothing_known_shows_no_false_zero() -> None:
         "maintenance_store_up",
         "maintenance_build_info",
         "maintenance_job_interval_seconds",
+        "maintenance_job_window_open",
     }
     assert shown(Known(up=False))["maintenance_store_up"] == {(): 0}
 
@@ -296,6 +301,7 @@ def test_everything_known_is_shown_in_its_unit() -> None:
             {"flip_stale_running": Stopped(everywhere=True, scopes=0)},
             {"reap": Stopped(everywhere=False, scopes=2)},
             holds=7,
+            operator_failures={"reap": 2},
         ),
         clock_skew=timedelta(milliseconds=-40),
         terminal={"completed": 9, "failed": 2, "killed": 0},
@@ -323,6 +329,8 @@ def test_everything_known_is_shown_in_its_unit() -> None:
     assert found["maintenance_paused"]["reap",] == 1
     assert found["maintenance_paused"]["flip_stale_running",] == 0
     assert found["maintenance_holds"] == {(): 7}
+    assert found["maintenance_operator_failures"]["reap",] == 2
+    assert found["maintenance_operator_failures"]["other",] == 0
     assert found["maintenance_clock_skew_seconds"] == {(): -0.04}
     assert found["background_agents_overdue"] == {("reap",): 4}
     assert found["background_agent_oldest_overdue_seconds"] == {("reap",): 61.5}
@@ -348,9 +356,26 @@ def test_without_the_present_the_past_stays() -> None:
         "maintenance_breaker_open",
         "maintenance_paused",
         "maintenance_holds",
+        "maintenance_operator_failures",
         "maintenance_clock_skew_seconds",
         "maintenance_xmin_horizon_age_seconds",
     }
+
+
+def test_a_job_outside_its_windows_is_shown_so() -> None:
+    """By the database's clock: at its midnight a window of the first hour is open."""
+    at_midnight = timedelta(seconds=86_400 - time.time() % 86_400, minutes=1)
+    windows = {
+        "reap": parse_windows(["00:00-01:00"]),
+        "housekeeping": parse_windows(["02:00-03:00"]),
+    }
+    exporter = Exporter(Told(Known(up=True, clock_skew=at_midnight)), ENTRIES, windows)
+
+    samples = [s for family in exporter.collect() for s in family.samples]
+
+    opened = {s.labels["job"]: s.value for s in samples if s.name == "maintenance_job_window_open"}
+    assert opened["reap"] == opened["flip_stale_running"] == 1
+    assert opened["housekeeping"] == 0
 
 
 def test_every_value_belongs_to_a_metric_of_the_table() -> None:

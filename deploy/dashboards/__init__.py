@@ -1,0 +1,1 @@
+"""The Grafana dashboards of the chart, as code."""

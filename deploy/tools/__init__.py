@@ -1,0 +1,1 @@
+"""Tools of the repository that need the development environment."""
