@@ -13,7 +13,7 @@ from store.database import Database
 from worker.cli.commands import sema_maintenance
 
 CHECKOUT = Path(__file__).parents[2]
-DOCUMENTS = sorted((CHECKOUT / "docs").glob("*.md"))
+DOCUMENTS = sorted((CHECKOUT / "docs").rglob("*.md"))
 _SETTINGS = {name for name, *_ in settings_reference()}
 
 
