@@ -1,18 +1,16 @@
-"""Network addresses as operators write them: of the database, the broker and our own server.
+"""Network addresses as operators write them: of the database, of transcripts and our own server.
 
-What is wrong with a database's or broker's address never quotes it, since it may hold a password.
-It is checked here in full because libpq and kombu do quote the part that they cannot read.
+What is wrong with a database's address never quotes it, since it may hold a password. It is checked
+here in full because libpq does quote the part that it cannot read. Brokers' are in `brokers`.
 """
 
 import ipaddress
 import re
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from config.errors import ConfigError, shown
 
-BROKER_SCHEMES: Final = ("memory", "redis", "rediss", "amqp", "amqps")
-_BROKER_EXAMPLES: Final = '"redis://broker:6379/0" (also for Valkey) or "amqp://user@broker:5672//"'
 _DATABASE_EXAMPLES: Final = '"postgresql://user@host:5432/database" or "host=db dbname=agents"'
 _ESCAPES: Final = "in a user name, a password or a name write @ as %40, / as %2F and : as %3A"
 
@@ -38,7 +36,6 @@ _KEYWORDS: Final = re.compile(
     re.ASCII | re.DOTALL,
 )
 _BARE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 _HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _PORT_MAX: Final = 65535
 
@@ -86,54 +83,6 @@ def database_url_problem(text: str) -> str | None:
     return None
 
 
-def broker_url_problem(text: str) -> str | None:
-    """What is wrong with a broker's address, and what to do; None when nothing.
-
-    Several, separated by semicolons, are tried one after the other, as kombu does.
-    """
-    for url in text.split(";"):
-        scheme = _SCHEME.match(url)
-        if scheme is None:
-            return f"does not begin with a scheme such as redis://; write {_BROKER_EXAMPLES}"
-        if scheme[1].lower() not in BROKER_SCHEMES:
-            return (
-                f"has the scheme {shown(scheme[1])}, which is none of {', '.join(BROKER_SCHEMES)}; "
-                f"write {_BROKER_EXAMPLES}"
-            )
-        if not _kombu_can_split(url[scheme.end() :]):
-            return f"cannot be split into user, host, port and name; {_ESCAPES}"
-    return None
-
-
-def broker_place(text: str) -> str:
-    """Where a broker's address leads: scheme, host, port and name, without user and password.
-
-    Of several, separated by semicolons, all. The text is one without a problem.
-    """
-    places = []
-    for url in text.split(";"):
-        scheme, _, rest = url.partition("://")
-        parts = urlsplit(f"http://{rest}")
-        places.append(f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
-    return ";".join(places)
-
-
-def names_a_login(broker_url: str) -> bool:
-    """Whether a broker's address holds a user or a password. The text is one without a problem."""
-    urls = broker_url.split(";")
-    return any("@" in urlsplit(f"http://{url.partition('://')[2]}").netloc for url in urls)
-
-
-def broker_url_for(text: str, user: str | None, password: str | None) -> str:
-    """A broker's address, or several, with this user and password put in, whatever they hold."""
-    if user is None and password is None:
-        return text
-    login = quote(user or "", safe="")
-    if password is not None:
-        login += f":{quote(password, safe='')}"
-    return ";".join(url.replace("://", f"://{login}@", 1) for url in text.split(";"))
-
-
 def release_url_problem(text: str) -> str | None:
     """What is wrong with the template of a transcript's address, and what to do; None when nothing.
 
@@ -167,19 +116,6 @@ def release_url_problem(text: str) -> str | None:
 def _are_hosts(text: str) -> bool:
     found = [_HOST_AND_PORT.fullmatch(host) for host in text.split(",")]
     return all(host is not None and int(host["port"] or 0) <= _PORT_MAX for host in found)
-
-
-def _kombu_can_split(rest: str) -> bool:
-    """Whether what follows the scheme is read as meant: kombu reads it with the rules of http."""
-    if re.search(r"[\s\x00-\x1f]", rest):
-        return False
-    try:
-        parts = urlsplit(f"http://{rest}")
-        port_is_readable = parts.port is None or parts.port >= 0
-    except ValueError:
-        return False
-    # An @ further on means that the password holds a character which ends the host.
-    return port_is_readable and "@" not in parts.path + parts.fragment
 
 
 def _is_ip(text: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:

@@ -22,7 +22,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from config.addresses import Address, broker_url_for, names_a_login
+from config.addresses import Address
+from config.brokers import broker_url_for, is_text, names_a_login
 from config.durations import format_duration
 from config.errors import SettingsError, did_you_mean
 from config.variables import (
@@ -260,8 +261,10 @@ class Settings(BaseSettings):
     def _one_login_at_the_broker(self) -> Self:
         url = self.broker_url.get_secret_value()
         for name in ("broker_user", "broker_password"):
-            if getattr(self, name) is None:
+            if (given := getattr(self, name)) is None:
                 continue
+            if not is_text(given if isinstance(given, str) else given.get_secret_value()):
+                raise ValueError(f"{_variable(name)} is no UTF-8 text; write it in UTF-8")
             if url.startswith("memory:"):
                 raise ValueError(
                     f"{_variable(name)} has no use with memory://; remove it, or name a broker in "

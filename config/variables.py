@@ -15,11 +15,11 @@ from pydantic import SecretStr
 
 from config.addresses import (
     Address,
-    broker_url_problem,
     database_url_problem,
     parse_address,
     release_url_problem,
 )
+from config.brokers import broker_url_problem, with_small_schemes
 from config.durations import format_duration, parse_duration
 from config.errors import ConfigError, shown
 
@@ -108,7 +108,7 @@ def read_broker_url(value: object) -> SecretStr:
     problem = broker_url_problem(secret.get_secret_value())
     if problem is not None:
         raise ValueError(problem)
-    return secret
+    return SecretStr(with_small_schemes(secret.get_secret_value()))
 
 
 def read_release_url(value: object) -> str | None:

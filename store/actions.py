@@ -10,7 +10,10 @@ from store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Who did what, and to what. `at` in milliseconds; `detail` has whatever else belongs to it."""
+    """Who did what, and to what. `at` in milliseconds.
+
+    `detail` has whatever else belongs to it by name; of another release, any JSON.
+    """
 
     at: int
     actor: str
@@ -18,7 +21,7 @@ class Action:
     job: str | None
     scope: str | None
     handle: str | None
-    detail: dict[str, Any]
+    detail: Any
 
 
 def newest(database: Database, job: str | None, limit: int) -> list[Action]:

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from store.batches import Done, Kind, Stamp, journal_left
+from store.batches import BatchSize, Done, Kind, Stamp, journal_left
 from store.database import Database, Transaction
 from store.errors import StoreError, TimedOut
 from store.isolation import FAILING_ROWS_MAX, of_some_rows, said
@@ -19,8 +19,6 @@ from store.pauses import NOT_PAUSED, PAUSED, Paused, begin_batch
 from store.plans import PlannedRow
 from store.skips import by_kind
 
-# WHY no more: each takes a lock, and the server has room for some thousands of all its sessions'.
-_SCOPES_MAX: Final = 250
 # What a job's own statement does not write down.
 _NOT_DONE: Final = ("lost_race", "skipped")
 
@@ -59,7 +57,7 @@ class Application:
         work: Work,
         rows: Sequence[PlannedRow],
         stamp: Stamp,
-        rows_per_batch: int,
+        size: BatchSize,
         given_up: dict[str, str],
     ) -> None:
         self._database = database
@@ -67,7 +65,7 @@ class Application:
         self._stamp = stamp
         self._given_up = given_up
         self._failing: Counter[str] = Counter()
-        self._waiting = deque(_cut(rows, rows_per_batch))
+        self._waiting = deque(_cut(rows, size))
 
     @property
     def rest(self) -> list[PlannedRow]:
@@ -86,11 +84,10 @@ class Application:
         batch could do better.
         """
         while self._waiting:
-            batch = [row for row in self._waiting[0] if row.scope not in self._given_up]
-            if not batch:
-                self._waiting.popleft()
+            if any(row.scope in self._given_up for row in self._waiting[0]):
+                yield self._without_given_up(self._waiting[0])
                 continue
-            self._waiting[0] = batch
+            batch = self._waiting[0]
             try:
                 done = self._batch(batch)
             except StoreError as error:
@@ -141,6 +138,19 @@ class Application:
         tx.rows("lock_scopes", {"job": self._work.job, "scopes": []})
         self._work.probe(tx, stamped)
 
+    def _without_given_up(self, batch: list[PlannedRow]) -> Done:
+        """Pass over what is left in scopes that are given up."""
+        free = [row for row in batch if row.scope not in self._given_up]
+        became: Counter[Kind] = Counter(
+            (row.scope, "skipped", "failing") for row in batch if row.scope in self._given_up
+        )
+        with self._database.transaction() as tx:
+            journal_left(tx, self._work.job, self._stamp.next_batch(), became)
+        self._waiting.popleft()
+        if free:
+            self._waiting.appendleft(free)
+        return Done(by_kind(became))
+
     def _after_failure(self, batch: list[PlannedRow], error: StoreError) -> Done:
         """Halve it; pass over a row that fails by itself, and give its scope up where need be."""
         self._waiting.popleft()
@@ -159,13 +169,13 @@ class Application:
         return Done(by_kind(became), {row.scope: sentence})
 
 
-def _cut(rows: Sequence[PlannedRow], rows_max: int) -> Iterator[list[PlannedRow]]:
-    """Batches of up to so many rows, and of no more scopes than may be locked at once."""
+def _cut(rows: Sequence[PlannedRow], size: BatchSize) -> Iterator[list[PlannedRow]]:
+    """Batches of up to so many rows and scopes."""
     batch: list[PlannedRow] = []
     scopes: set[str] = set()
     for row in rows:
         scopes.add(row.scope)
-        if len(batch) == rows_max or len(scopes) > _SCOPES_MAX:
+        if len(batch) == size.rows or len(scopes) > size.scopes:
             yield batch
             batch, scopes = [], {row.scope}
         batch.append(row)

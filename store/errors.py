@@ -13,6 +13,7 @@ StoreError
 │   ├── StatementFailed  the server answers, but not to this: ask for less, or come back later
 │   └── TimedOut       somebody holds a row for long: pass over it, or come back later
 └── StoreUnusable      a person must act: missing table, column or privilege, wrong version
+    ├── PrivilegeMissing   the role may not do what is asked: grant it
     └── CheckpointsGone    every approval is missing at once: restore them, or say that it is right
 """
 
@@ -100,6 +101,14 @@ class TimedOut(StoreUnavailable):
 
 class StoreUnusable(StoreError):
     """The database answers but cannot be worked on until a person changes something."""
+
+
+class PrivilegeMissing(StoreUnusable):
+    """The tables are there, and `role`, which connects, may not do with them what is asked."""
+
+    def __init__(self, said: str, role: str) -> None:
+        super().__init__(said)
+        self.role = role
 
 
 class CheckpointsGone(StoreUnusable):

@@ -15,8 +15,9 @@ from store.statements import quoted
 OWN: Final = "maintenance"
 _VERSIONS: Final = "schema_migrations SELECT"
 _NAME_BYTES_MAX: Final = 63
-# WHY refused even in quotes: to GRANT they are not the name of a role.
-_NO_ROLES: Final = ("public", "none")
+# WHY refused even in quotes: to GRANT they are not the name of a role, or whoever writes one means
+# what it is without them.
+_NO_ROLES: Final = ("public", "none", "current_user", "current_role", "session_user")
 
 
 def privileges(needs: Needs, ledger_schema: str) -> list[tuple[str, str, list[str]]]:
@@ -54,7 +55,7 @@ def seeing_other_sessions(role: str) -> str:
 
 def _check(role: str) -> None:
     """Refuse what Postgres would take for something else than this role."""
-    if not role or role in _NO_ROLES or role.startswith("pg_"):
+    if not role or role.lower() in _NO_ROLES or role.startswith("pg_"):
         raise StoreUnusable(f"{role!r} cannot be the name of a role of yours; name another")
     if not role.isprintable():
         raise StoreUnusable("the name of the role holds a character that cannot be printed")

@@ -22,13 +22,6 @@ GUARDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "flip_stale_running": ("sightings", "outage", "plausible-times", "floors", "breakers"),
     "reconcile_parked": ("sightings", "plausible-times", "floors"),
 }
-# What holds a whole job for a while, by its reason, and the name that lifts it for one run.
-LIFTED_BY: Final[Mapping[str, str]] = {
-    "silence": "outage",
-    "mass": "outage",
-    "outage": "outage",
-    "no_checkpoints": "plausible-times",
-}
 
 # WHY this year: no agent ran before it, and seconds written for milliseconds lie in 1970.
 EARLIEST_PLAUSIBLE_MS: Final = int(datetime(2015, 1, 1, tzinfo=UTC).timestamp()) * 1000

@@ -201,10 +201,8 @@ def _check(scope: str, handle: str | None, reason: str) -> None:
         raise InvalidHold("handle", "cannot be empty; leave it out to hold the whole scope")
     if not reason.strip():
         raise InvalidHold("reason", "cannot be empty; say why this is to be kept, and for whom")
-    if len(reason) > REASON_CHARS_MAX:
-        raise InvalidHold(
-            "reason", f"has {len(reason)} characters; {REASON_CHARS_MAX} are the limit"
-        )
+    if problem := too_long(reason):
+        raise InvalidHold("reason", problem)
     try:
         for member, text in (("scope", scope), ("handle", handle or ""), ("reason", reason)):
             check_text(member, text)
@@ -216,6 +214,13 @@ def _check(scope: str, handle: str | None, reason: str) -> None:
                 "scope", f"is {size} bytes; an index holds {KEY_BYTES_MAX}"
             ) from error
         raise InvalidHold(error.member, str(error).removeprefix(f"{error.member} ")) from error
+
+
+def too_long(reason: str) -> str | None:
+    """What is wrong with a reason, of a hold or of a pause, that is no sentence; None: nothing."""
+    if len(reason) <= REASON_CHARS_MAX:
+        return None
+    return f"has {len(reason)} characters; {REASON_CHARS_MAX} are the limit"
 
 
 def release(database: Database, number: int, by: str, reason: str | None = None) -> Hold:

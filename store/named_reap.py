@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,8 +30,8 @@ class _Judged:
 
     due: dict[str, list[PlannedRow]]
     left: Counter[Kind]
-    # Rows beyond what the run may delete of a scope, where that is what its breaker opens for.
-    over: Counter[str]
+    # By scope the rows, with their arm, beyond what the run may delete there: its breaker opens.
+    over: dict[str, deque[tuple[str, PlannedRow]]]
     places: Sequence[tuple[str, Place]]
     guard: Mapping[str, object]
 
@@ -65,7 +65,7 @@ class NamedReap:
         """What would become of each of the rows."""
         judged = self._judge(tx, rows, in_force(tx, _scopes(rows)))
         done = Counter((row.scope, arm, None) for arm, due in judged.due.items() for row in due)
-        return judged.left + done
+        return judged.left + done + _kept_by_breakers(judged.over)
 
     def act(
         self, tx: Transaction, rows: Sequence[PlannedRow], stamped: dict[str, Any]
@@ -73,14 +73,20 @@ class NamedReap:
         """Delete what is due of the rows."""
         share(tx)
         judged = self._judge(tx, rows, in_force(tx, _scopes(rows)))
-        trip(tx, JOB, stamped, judged.over, self.run.allowance.whole)
-        became = judged.left
-        for arm, due in judged.due.items():
-            gone = Counter(self._delete(tx, arm, due, judged, stamped))
-            became += Counter({(scope, arm, None): n for scope, n in gone.items()})
-            lost = Counter(row.scope for row in due) - gone
+        became, due = judged.left, judged.due
+        while any(due.values()):
+            lost: Counter[str] = Counter()
+            for arm, some in due.items():
+                if some:
+                    gone = Counter(self._delete(tx, arm, some, judged, stamped))
+                    became += Counter({(scope, arm, None): n for scope, n in gone.items()})
+                    lost += Counter(row.scope for row in some) - gone
             became += Counter({(scope, "lost_race", None): n for scope, n in lost.items()})
-        return became
+            # WHY again: what somebody else changed first leaves room for another.
+            due = _next(judged.over, lost)
+        over = {scope: len(some) for scope, some in judged.over.items() if some}
+        trip(tx, JOB, stamped, over, self.run.allowance.whole)
+        return became + _kept_by_breakers(judged.over)
 
     def _delete(
         self,
@@ -110,7 +116,7 @@ class NamedReap:
         found = {(row["scope"], row["handle"]): row for row in tx.rows("reap_named", params)}
         open_ones = tripped(tx, JOB, scopes) if ranges.guards.breakers else {}
         limits = self.run.allowance.left(tx, scopes, self.run.progress.changed)
-        judged = _Judged({arm: [] for arm in _ARMS}, Counter(), Counter(), places, guard)
+        judged = _Judged({arm: [] for arm in _ARMS}, Counter(), {}, places, guard)
         known = {*ranges.scopes}
         for planned in rows:
             row, scope = found.get((planned.scope, planned.handle)), planned.scope
@@ -119,8 +125,8 @@ class NamedReap:
                 continue
             cause = _cause(row["cause"], scope, held, open_ones)
             if cause is None and limits.get(scope) == 0:
-                judged.over[scope] += 1
-                cause = _BREAKER
+                judged.over.setdefault(scope, deque()).append((row["arm"], planned))
+                continue
             if cause is not None:
                 judged.left[scope, "skipped", cause] += 1
                 continue
@@ -141,6 +147,25 @@ class NamedReap:
         share(tx)
         judged = self._judge(tx, [], in_force(tx, []))
         self._delete(tx, "max_age", [], judged, stamped)
+
+
+def _next(
+    over: Mapping[str, deque[tuple[str, PlannedRow]]], room: Counter[str]
+) -> dict[str, list[PlannedRow]]:
+    """The next rows of scopes in which there is room for so many after all, by arm."""
+    due: dict[str, list[PlannedRow]] = {arm: [] for arm in _ARMS}
+    for scope, rows in room.items():
+        waiting = over.get(scope, deque())
+        for _ in range(min(rows, len(waiting))):
+            arm, planned = waiting.popleft()
+            due[arm].append(planned)
+    return due
+
+
+def _kept_by_breakers(over: Mapping[str, deque[tuple[str, PlannedRow]]]) -> Counter[Kind]:
+    return Counter(
+        {(scope, "skipped", _BREAKER): len(rows) for scope, rows in over.items() if rows}
+    )
 
 
 def _cause(own: str | None, scope: str, held: InForce, open_ones: Mapping[str, str]) -> str | None:

@@ -66,7 +66,11 @@ class NamedReconciliation:
         Judgement(tx, ripe)
         still = {(row["scope"], row["handle"]) for row in self._find(tx, rows, stamped["now"])}
         same = [row for row in ripe if (row["scope"], row["handle"]) in still]
-        left += Counter((r["scope"], "lost_race", None) for r in ripe if r not in same)
+        left += Counter(
+            (row["scope"], "lost_race", None)
+            for row in ripe
+            if (row["scope"], row["handle"]) not in still
+        )
         judgement = Judgement(tx, same, left)
         judgement.expire(stamped["now"])
         done = self._write(judgement, stamped)

@@ -33,24 +33,29 @@ class NamedOutbox(Outbox):
         return [*self._waiting]
 
     def claim(self, tx: Transaction, drain: Drain, limit: int, claim_id: UUID) -> list[DictRow]:
-        """Lease the next of them to this claim; none: the drain is through."""
-        while free := self._next_free(limit):
-            params = {
-                **self._stamp.times(),
-                **_named(free),
-                "scopes": None,
-                "claim_id": claim_id,
-                "lease_ms": drain.lease_ms,
-            }
-            entries = tx.rows("claim_named_releases", params)
-            claimed = {entry["id"] for entry in entries}
-            lost: Counter[Kind] = Counter(
-                (row.scope, "lost_race", None) for row in free if row.entry not in claimed
-            )
-            journal_left(tx, JOB, self._stamp.next_batch(), lost)
-            if entries:
-                return entries
-        return []
+        """Lease the next of them to this claim; none: the drain is through, or looks on.
+
+        WHY it looks on in a batch of its own: where all were lost races, and there may be many,
+        holds and pauses would wait for one long transaction.
+        """
+        free = self._next_free(limit)
+        if not free:
+            return []
+        params = {
+            **self._stamp.times(),
+            **_named(free),
+            "scopes": None,
+            "claim_id": claim_id,
+            "lease_ms": drain.lease_ms,
+        }
+        entries = tx.rows("claim_named_releases", params)
+        claimed = {entry["id"] for entry in entries}
+        lost: Counter[Kind] = Counter(
+            (row.scope, "lost_race", None) for row in free if row.entry not in claimed
+        )
+        journal_left(tx, JOB, self._stamp.next_batch(), lost)
+        self.looks_on = not entries
+        return entries
 
     def _next_free(self, limit: int) -> list[PlannedRow]:
         """The next that are not paused; those that are go to the end."""
@@ -88,8 +93,14 @@ def look_at_named(
     params = {**preview_params(tx, None, now, backend), **_named(rows)}
     found = {row["id"]: row["verdict"] for row in tx.rows("named_releases", params)}
     became: Counter[Kind] = Counter()
+    going: set[tuple[str, str | None]] = set()
     for row in rows:
         kind = ("lost_race", None) if row.entry not in found else kind_of(found[row.entry])
+        if kind[0] == "released":
+            # WHY once: a transcript goes once, however many entries it has.
+            if (row.scope, row.session_id) in going:
+                continue
+            going.add((row.scope, row.session_id))
         became[row.scope, kind[0], kind[1]] += 1
     return became
 

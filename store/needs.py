@@ -182,7 +182,10 @@ RELEASE_HOLD: Final = Needs((), ("holds SELECT UPDATE", "actions INSERT"))
 MIGRATE: Final = Needs()
 RELEASES: Final = reading(own=("session_releases",))
 # WHY the outbox: transcripts that were claimed before are waited for.
-PAUSE: Final = Needs((), ("pauses SELECT INSERT", "actions INSERT", "session_releases SELECT"))
+PAUSE: Final = Needs(
+    ("background_agents SELECT",),
+    ("pauses SELECT INSERT", "actions INSERT", "session_releases SELECT"),
+)
 RESUME: Final = Needs((), ("pauses SELECT DELETE", "actions INSERT"))
 EXPLAIN: Final = reading(
     "background_agents",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from store.batches import NO_CHANGE
 from store.database import Database
@@ -28,6 +29,18 @@ class Slot:
 
     last_slot: int
     period_ms: int
+
+    def is_late(self, now_ms: int, period_ms: int) -> bool:
+        """Whether ticks have stopped coming, to somebody who takes this for the job's period.
+
+        WHY three periods: one tick that is lost is made up for by the next, so that nobody need
+        look; the outage guard and the alerts count alike. WHY the longer period: a beat may have
+        begun with another policy.
+        """
+        return now_ms - self.last_slot > _PERIODS_LATE * max(self.period_ms, period_ms)
+
+
+_PERIODS_LATE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from store.database import Database, Transaction
-from store.errors import StoreUnusable
+from store.errors import PrivilegeMissing, StoreUnusable
 from store.migrate import shipped
 from store.needs import Needs
 from store.records import COLUMNS
@@ -112,7 +112,8 @@ def _check_privileges(
 ) -> None:
     lacking = [privilege for privilege in wanted if privilege not in held]
     if lacking:
-        raise StoreUnusable(
+        raise PrivilegeMissing(
             f"role {role} lacks the privilege {', '.join(lacking)} on {schema}.{table}; "
-            "grant it (and USAGE on the schema), or connect as another role"
+            "grant it (and USAGE on the schema), or connect as another role",
+            role,
         )

@@ -90,7 +90,7 @@ def release_elsewhere(
                 judged = _judge(tx, entries, stamp, claim_id, held) if entries else []
             if not entries:
                 yield from outbox.end()
-                if outbox.stood_aside:
+                if outbox.stood_aside or outbox.looks_on:
                     continue
                 return
             wanted = [row for row in judged if row["verdict"] == "released"]

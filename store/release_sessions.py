@@ -79,11 +79,13 @@ class Outbox:
         self.paused = NOT_PAUSED
         # True: the batch did not begin, and is to be tried again.
         self.stood_aside = False
+        # True: it took nothing of what it met, and there may be more to meet.
+        self.looks_on = False
 
     def begin(self, tx: Transaction) -> bool:
         """Begin a batch; False: take nothing in this transaction."""
         found = begin_batch(tx, JOB, self._scopes)
-        self.stood_aside = found is None
+        self.stood_aside, self.looks_on = found is None, False
         self.paused |= found or NOT_PAUSED
         return found is not None and not self.paused.everywhere
 
@@ -99,7 +101,7 @@ class Outbox:
 
     def end(self) -> Iterator[Done]:
         """What is to be said where a batch took nothing."""
-        if self.stood_aside or self.paused:
+        if self.stood_aside or self.looks_on or self.paused:
             yield Done(paused=self.paused)
 
     def claim(self, tx: Transaction, drain: Drain, limit: int, claim_id: UUID) -> list[DictRow]:
@@ -150,7 +152,7 @@ def release_sessions(
             yield from _release(database, outbox, entries, stamp, claim_id, drain.retries(jitter))
             continue
         yield from outbox.end()
-        if not outbox.stood_aside:
+        if not (outbox.stood_aside or outbox.looks_on):
             return
 
 

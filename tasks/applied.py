@@ -90,7 +90,7 @@ def run(
     tally = Tally(ctx.stop, ctx.pace)
     scopes = _scopes(rows)
     work = _WORKS[job](ctx, scopes)
-    application = Application(ctx.database, work, rows, ctx.stamp, ctx.size.rows, given_up)
+    application = Application(ctx.database, work, rows, ctx.stamp, ctx.size, given_up)
     for done in application.batches():
         through(application.left)
         if tally.add(done):

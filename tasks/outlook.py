@@ -18,12 +18,13 @@ from store.one_row import JUDGING, Facts
 from store.reap import preview_reap
 from store.reap_ranges import FRESH_FLIP
 from store.reconcile_parked import arm_of, assert_checkpoints, preview_reconcile
-from store.records import BIGINT_MAX
 from tasks.context import Context
 from tasks.flip_stale_running import held_now
 
 JOBS: Final = ("reap", "flip_stale_running", "reconcile_parked")
 SIGHTING: Final = "sighting"
+# The end of the calendar: what lies behind it is a slip of somebody's units, and never comes.
+_LAST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def outlook(ctx: Context, tx: Transaction, facts: Facts, job: str) -> Outlook:
             return Outlook(job, says, due_at, at, found)
     if due_at is not None and due is not None and due.cause == SIGHTING:
         then = judge.at(due_at, unseen=True)
-        return Outlook(job, says, due_at, judge.seen_by(due_at, then), then, to_be_seen=True)
+        by = judge.seen_by(facts, due_at, then)
+        return Outlook(job, says, due_at, by, then, to_be_seen=True)
     return Outlook(job, says, due_at, None, None)
 
 
@@ -149,14 +151,19 @@ class Judge:
             # WHY both: some limits are still within, others are not.
             for after in (0, 1)
         }
-        return iter(sorted(at for at in found if self.ctx.stamp.now < at <= BIGINT_MAX))
+        return iter(sorted(at for at in found if self.ctx.stamp.now < at <= _LAST_MS))
 
-    def seen_by(self, due_at: int, then: Says | None) -> int:
+    def seen_by(self, facts: Facts, due_at: int, then: Says | None) -> int:
         """When it can have been seen for long enough, if a tick sees it as soon as may be."""
         now, guards = self.ctx.stamp.now, self.ctx.guards
         if self.job == "flip_stale_running":
             # WHY not from due_at: a quiet row is noted long before it is stale.
             return max(due_at, now + guards.silent_sighting_ms)
         missing = then is not None and then.cause == "checkpoint_missing"
-        wait = guards.missing_sighting_ms if missing else guards.live_writer_sighting_ms
-        return max(due_at, now) + wait
+        heard = facts.writer_heard
+        lives = heard is not None and heard > now - guards.silent_sighting_ms
+        waits = (
+            guards.missing_sighting_ms if missing else 0,
+            guards.live_writer_sighting_ms if lives else 0,
+        )
+        return max(due_at, now) + max(waits)

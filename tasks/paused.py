@@ -56,19 +56,22 @@ def _due(ctx: Context, job: str, scopes: Scopes, preview: Preview) -> Counter[An
         return _due(ctx, job, scopes[:half], preview) + _due(ctx, job, scopes[half:], preview)
     due: Counter[Any] = Counter()
     for each in planned:
-        if each.arm != SKIPPED:
-            due[each.scope] += each.rows
+        due[each.scope] += each.rows
     return due
 
 
 def as_paused(planned: Iterable[Planned], paused: Paused) -> list[Planned]:
-    """What a dry run found, with what is due where the job is paused as passed over."""
+    """What a dry run found, with all that is due where the job is paused as passed over for that.
+
+    WHY also what is held, or kept by a guard: the pause comes before, and is what is to be lifted
+    first.
+    """
     free: list[Planned] = []
     left: dict[str | None, Planned] = {}
     for each in planned:
         if not paused.covers(each.scope):
             free.append(each)
-        elif each.arm != SKIPPED:
+        else:
             known = left.get(each.scope, Planned(each.scope, SKIPPED, PAUSED, 0))
             left[each.scope] = Planned(
                 each.scope,

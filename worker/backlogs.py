@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from store.errors import StoreError, StoreUnavailable
+from store.errors import StatementFailed, StoreError, StoreUnavailable, TimedOut
 from store.overview import Pace, paces
 from worker import frame
 from worker.context import Process
@@ -21,7 +21,7 @@ _JOBS: Final = (*PREVIEWED_JOBS, "release_sessions", "drain_harvest")
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What a job has before it; `rows` None: more than could be counted in time.
+    """What a job has before it; `rows` None: more than could be counted in time, or a `problem`.
 
     `done_lately` rows took `lately_ms`; `left_ms` is how long the rest takes at that pace, where
     there is one.
@@ -31,6 +31,7 @@ class Ahead:
     done_lately: int
     lately_ms: int
     left_ms: int | None
+    problem: str | None = None
 
 
 def ahead(rows: int | None, pace: Pace | None) -> Ahead:
@@ -48,14 +49,16 @@ def backlogs(process: Process) -> dict[str, Ahead]:
     lately = paces(process.database, LATELY)
     settings = process.settings.model_copy(update={"statement_timeout": COUNTED_WITHIN})
     with closing(Process(settings, process.policy)) as brief:
-        return {job: ahead(_rows(brief, job), lately.get(job)) for job in _JOBS}
+        return {job: _ahead(brief, job, lately.get(job)) for job in _JOBS}
 
 
-def _rows(process: Process, job: str) -> int | None:
+def _ahead(process: Process, job: str, pace: Pace | None) -> Ahead:
     try:
-        return backlog(frame.dry_run(process, job, None, process.policy, though_paused=True)).rows
+        found = backlog(frame.dry_run(process, job, None, process.policy, though_paused=True))
+    except (TimedOut, StatementFailed):
+        return ahead(None, pace)
     except StoreUnavailable:
         raise
-    except StoreError:
-        # Too many to be counted in time, or not this role's to read.
-        return None
+    except StoreError as error:
+        return replace(ahead(None, pace), problem=str(error))
+    return ahead(found.rows, pace)

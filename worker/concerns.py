@@ -9,10 +9,12 @@ from typing import Any, Final, Literal
 
 from memory import BOUNDARY_TAGS
 from store.figures import Stopped
-from store.guards import GUARDS_OF, LIFTED_BY
+from store.guards import GUARDS_OF
 from worker.jobs import JOBS
 from worker.paced import Reading
-from worker.standing import JobStanding, Standing, at, span
+from worker.passed_over import lifted_by
+from worker.standing import JobStanding, Standing, at
+from worker.wording import counted, span
 
 Level = Literal["error", "warning", "note"]
 LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "note")
@@ -66,11 +68,6 @@ def _named(job: str) -> str:
 def _history(job: str) -> str:
     """What is typed to see its runs: of one that the command line does not know, among all."""
     return _command("history", *(("--job", _by_name(job)) if job in JOBS else ()))
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """So many of something, with thousands apart."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def _where(stopped: Stopped) -> str:
@@ -245,8 +242,8 @@ def _guarded(job: str, stopped: Stopped, now: datetime) -> Concern:
     if stopped.until is not None and (until := at(stopped.until)) is not None:
         left = f", in {span(until - now)}" if until > now else ""
         ends = f"at {until:%Y-%m-%d %H:%M:%S} UTC{left}, or earlier once its cause is gone"
-    lifted_by = {LIFTED_BY[reason] for reason in stopped.reasons if reason in LIFTED_BY}
-    commands = [each for guard in sorted(lifted_by) for each in _lifting(job, guard)]
+    guards = {guard for reason in stopped.reasons if (guard := lifted_by(reason)) is not None}
+    commands = [each for guard in sorted(guards) for each in _lifting(job, guard)]
     return Concern(
         "warning",
         f"A guard holds {_named(job)} everywhere",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from socket import gaierror
+from ssl import SSLError
 from typing import Any, Final
 
+from amqp.exceptions import AccessRefused
 from kombu import Connection
 from kombu.exceptions import KombuError
+from redis.exceptions import AuthenticationError, InvalidResponse
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from config.errors import PolicyError
 from config.policy import Policy
@@ -14,7 +20,7 @@ from config.settings import Settings
 from store.diagnosis import Finding, error, not_made, ok, warning
 from worker.queues import OPERATOR, SCHEDULED, is_rabbitmq
 from worker.release_http import HttpRelease
-from worker.transports import install, told
+from worker.transports import install
 
 # How long a broker that says nothing counts as one that is there, in seconds.
 _SILENCE_S: Final = 5
@@ -99,7 +105,7 @@ def _broker(url: str) -> Lines:
         try:
             connection.channel().close()
         except troubles as trouble:
-            yield "broker", error(f"{where} lets nobody in: {told(trouble)}", _SEE_TO_IT)
+            yield "broker", error(f"{where} lets nobody in: {_in_words(trouble)}", _SEE_TO_IT)
             yield "queues", not_made("needs the broker")
             return
         yield "broker", ok(f"{where} lets us in")
@@ -107,16 +113,44 @@ def _broker(url: str) -> Lines:
             try:
                 yield "queues", _queue(connection, name)
             except troubles as trouble:
-                yield "queues", not_made(f"{name}: {told(trouble)}")
+                yield "queues", not_made(f"{name}: {_in_words(trouble)}")
         for name in _OLD_QUEUES:
             try:
                 old = _depth(connection, name)
             except troubles as trouble:
-                yield "old queues", not_made(f"{name}: {told(trouble)}")
+                yield "old queues", not_made(f"{name}: {_in_words(trouble)}")
                 continue
             yield "old queues", _left_behind(connection, name, old)
 
 
+def _in_words(trouble: BaseException) -> str:
+    """Why a broker cannot be used, without the names that a library gives its errors."""
+    causes = [trouble]
+    # WHY: redis wraps what the network said; Python keeps what it was.
+    while (before := causes[-1].__cause__ or causes[-1].__context__) and before not in causes:
+        causes.append(before)
+    for cause in causes:
+        match cause:
+            case ConnectionRefusedError():
+                return "the connection is refused, so nothing listens there"
+            case TimeoutError() | RedisTimeout():
+                return f"there was no answer within {_SILENCE_S} s"
+            case gaierror():
+                return "no address is known for its name"
+            case SSLError():
+                return f"TLS fails: {cause.reason or 'what answers does not speak it'}"
+            case AuthenticationError() | AccessRefused():
+                return "the login is refused"
+            case ConnectionResetError() | BrokenPipeError():
+                return "it ended the connection"
+            case InvalidResponse() | OSError(errno=errno.EINVAL):
+                return "what answers there is no such broker"
+    said = getattr(trouble, "reply_text", None) or getattr(trouble, "strerror", None)
+    return str(said or trouble)[:_SAID_MAX] or "it ended the connection"
+
+
+# What a broker says may be of any length.
+_SAID_MAX: Final = 200
 _SEE_TO_IT: Final = "see to the broker, the network and MAINT_BROKER_URL"
 
 

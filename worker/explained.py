@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from config.durations import format_duration
 from config.policy import Policy, Rule
 from store.errors import CheckpointsGone
 from store.one_row import Facts
 from store.overview import Slot
 from store.pauses import Pause
+from store.records import TERMINAL
 from tasks.outlook import Outlook, Says
+from worker.passed_over import PASSED_OVER, in_words
 from worker.schedule import Entry, open_for
+from worker.wording import span_of_ms
 
 _MS: Final = timedelta(milliseconds=1)
 
@@ -28,46 +30,6 @@ _DOES: Final = {
     "stranded": "fail it, for its approval was given and it was never resumed",
     "stale_claim": "put it back to parked, for whoever claimed it never resumed it",
 }
-# Why a row that is due is passed over, and what ends that.
-PASSED_OVER: Final = {
-    "hold": "it, or its scope, is held",
-    "fresh_flip": (
-        "it was marked as failed for silence, and its writer may still correct that; this ends "
-        "when it has been failed for the stale age and its writer does not live "
-        "(--override fresh-flips)"
-    ),
-    "implausible_time": (
-        "it settled before 2015 or in the future, which is hardly so; have its writer mend the "
-        "time (--override plausible-times)"
-    ),
-    "sighting": (
-        "it has not been seen as it is for long enough by the database's clock; ticks of the "
-        "schedule see to that (--override sightings)"
-    ),
-    "outage": (
-        "the database or the schedule was away, so that silence proves nothing until a whole "
-        "stale age has passed since (--override outage)"
-    ),
-    "silence": (
-        "no running row anywhere was renewed lately, which is hardly so of all writers at once; "
-        "this ends by itself (--override outage)"
-    ),
-    "mass": (
-        "most of all running rows fell silent at once, which is hardly so; this ends by itself "
-        "(--override outage)"
-    ),
-    "no_checkpoints": (
-        "there is not one checkpoint, so that a missing one proves nothing "
-        "(--override plausible-times)"
-    ),
-    "undated_checkpoint": "its approval was given and nobody wrote when",
-    "breaker": (
-        "more rows of its scope are due than one run may change; look whether so many are meant "
-        "(--override breakers)"
-    ),
-}
-
-
 # Which job looks after rows of a status; the others than these are finished.
 _OWN: Final = {"running": "flip_stale_running", "parked": "reconcile_parked"}
 
@@ -160,9 +122,10 @@ class Known:
         for pause in self.pauses:
             if pause.job == job and pause.scope in {None, self.facts.scope}:
                 where = "" if pause.scope is None else f" --scope {_quoted(pause.scope)}"
+                why = f" ({pause.reason})" if pause.reason else ""
                 yield Obstacle(
-                    f"{command} is paused since {when(pause.paused_at)} by {pause.paused_by} "
-                    f"({pause.reason}); `sema-maintenance resume {command}{where}` lets it go on"
+                    f"{command} is paused since {when(pause.paused_at)} by {pause.paused_by}"
+                    f"{why}; `sema-maintenance resume {command}{where}` lets it go on"
                 )
         if job == "reap":
             for hold in self.facts.holds:
@@ -178,10 +141,11 @@ class Known:
             yield Obstacle(f"{command} refuses to do anything: {self.refused}")
         # WHY not the rest: holds are named one by one, and the time of sightings is known.
         cause = None if outlook.now is None else outlook.now.cause
-        if cause in _ENDS_UNKNOWN and not (outlook.now is None or outlook.now.acts):
-            yield Obstacle(f"{command} passes it over: {PASSED_OVER[str(cause)]}")
+        known = PASSED_OVER.get(str(cause))
+        if known and known.open_ended and not (outlook.now is None or outlook.now.acts):
+            yield Obstacle(f"{command} passes it over: {known.in_words(job)}")
         elif job in self.tripped:
-            yield Obstacle(f"{command} leaves its scope alone: {PASSED_OVER['breaker']}")
+            yield Obstacle(f"{command} leaves its scope alone: {in_words(job, 'breaker')}")
         yield from self._closed(job)
         for failing in self.facts.failing:
             if failing.job == job:
@@ -202,19 +166,6 @@ class Known:
             "by hand it works at any time",
             opens,
         )
-
-
-_ENDS_UNKNOWN: Final = frozenset(
-    {
-        "implausible_time",
-        "outage",
-        "silence",
-        "mass",
-        "no_checkpoints",
-        "undated_checkpoint",
-        "breaker",
-    }
-)
 
 
 def when(at_ms: int) -> str:
@@ -260,7 +211,7 @@ def _when_it_acts(now: int, course: Course) -> str:
         return f"would {what} {time}, but {first}"
     if course.earliest_at <= now:
         return f"is to {what}: its next run does, unless somebody writes the row before"
-    left = format_duration(timedelta(seconds=-(-(course.earliest_at - now) // 1000)))
+    left = span_of_ms(course.earliest_at - now)
     seen = ", once it has been seen unmoved until then" if outlook.to_be_seen else ""
     return (
         f"is to {what}, not before {when(course.earliest_at)} (in {left}){seen}, unless somebody "
@@ -278,8 +229,10 @@ def _nothing(known: Known, courses: Sequence[Course]) -> str:
         job, arm = "flip_stale_running", "stale_running_max_age"
     elif record.status == "parked":
         return "nothing is to become of it: its approval can still be given"
-    else:
+    elif record.status in TERMINAL:
         job, arm = "reap", "max_age and keep"
+    else:
+        return f"no job of this release touches a row of status {record.status}"
     if not any(course.asked for course in courses if course.job == job):
         return f"nothing is to become of it: the policy ({known.policy.source}) sets no {arm} here"
     if job == "reap":
@@ -294,6 +247,8 @@ def _end(known: Known) -> str:
         run = f"reap deleted it on {when(left.deleted_at)}, in run {left.run_id}"
         if left.restorable_until is not None and left.restorable_until > known.now:
             return f"{run}; it can be restored until {when(left.restorable_until)}"
+        if left.session_id is None:
+            return f"{run}; it can be restored no more, and had no transcript"
         return f"{run}; its transcript is not released yet"
     if any(act.handle is not None for act in facts.actions):
         return "there is no such row any more; persons did something to it before, see below"

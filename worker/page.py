@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Final
 
-from worker.concerns import LEVELS, Concern, Level, concerns, counted
+from worker.concerns import LEVELS, Concern, Level, concerns
 from worker.markup import Markup, badge, element, even, joined, section, spaced, time_of
 from worker.page_tables import jobs, ledger
 from worker.standing import Standing
+from worker.wording import counted
 
 STYLE: Final = resources.files("worker").joinpath("page.css").read_text(encoding="utf-8")
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

@@ -9,7 +9,6 @@ from typing import Any, Final
 from config.durations import format_duration
 from store.figures import RELEASE_STATES, RunFigures
 from store.records import STATUSES, TERMINAL
-from worker.concerns import counted
 from worker.markup import (
     Markup,
     badge,
@@ -23,7 +22,8 @@ from worker.markup import (
     time_of,
 )
 from worker.paced import Reading
-from worker.standing import JobStanding, Standing, at, span
+from worker.standing import JobStanding, Standing, at
+from worker.wording import counted, span
 
 _OUTCOMES: Final = {"succeeded": "good", "partial": "warning", "failed": "error"}
 _NOUNS: Final = {"release_sessions": "transcript", "drain_harvest": "rejection"}

@@ -93,7 +93,8 @@ def write(path: Path, header: Header, rows: Iterable[PlannedRow], *, overwrite: 
     """Write a plan, readable by its owner alone. Raises PlanRefused where it has no place."""
     refuse_existing(path, overwrite=overwrite)
     digest, count = sha256(), 0
-    number, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    # WHY no name of its own: the plan's may be as long as a name can be.
+    number, temporary = tempfile.mkstemp(prefix=".plan-", dir=path.parent)
     try:
         with os.fdopen(number, "wb") as file:
 
@@ -127,6 +128,8 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else "is in a folder that is not there"
         raise PlanRefused(f"{path} {what}; name a file for the plan with -o.")
+    if path.exists() and not path.is_file():
+        raise PlanRefused(f"{path} is no plain file; name another one for the plan with -o.")
     if path.exists() and not overwrite:
         raise PlanRefused(f"{path} is there already; name another file, or give --force.")
 
@@ -172,6 +175,9 @@ class PlanFile:
         self._judge = judge
         self._pieces: list[_Piece] = []
         try:
+            # WHY a plain one: it is read twice, and a pipe would be waited for.
+            if path.exists() and not path.is_file():
+                raise PlanRefused(f"{path} is no plain file; write the plan to one and name it.")
             self._file: BinaryIO = path.open("rb")
         except OSError as error:
             raise PlanRefused(f"{path} cannot be read ({error.strerror}); name a plan.") from error
@@ -208,8 +214,11 @@ class PlanFile:
             if before is not None and row.key <= before.key:
                 what = "is there twice" if row.key == before.key else "is out of order"
                 raise self._refused(number, what)
-            if see is not None and (before is None or before.scope != row.scope):
-                see(row.scope)
+            if before is None or before.scope != row.scope:
+                if self.header.scopes is not None and row.scope not in self.header.scopes:
+                    raise self._refused(number, "is of a scope that the plan was not made for")
+                if see is not None:
+                    see(row.scope)
             before = row
             whole.update(line)
             piece.update(line)
@@ -263,6 +272,13 @@ class PlanFile:
                 raise self._refused(1, f"has no {name} that can be read")
             if isinstance(value, list) and not all(isinstance(each, str) for each in value):
                 raise self._refused(1, f"has no {name} that can be read")
+        try:
+            for name in ("job", "ledger", "ledger_schema", "release_backend", "worker"):
+                check_text(name, found[name])
+            for scope in found["scopes"] or ():
+                check_text("scope", scope, empty=False)
+        except InvalidRecord as error:
+            raise self._refused(1, f"cannot be used: {error}") from None
         if unknown := set(found) - {*_TYPES, "format", "version"}:
             raise self._refused(1, f"says {shown(min(unknown))}, which no plan does")
         return Header(**members)  # type: ignore[arg-type]  # judged right above

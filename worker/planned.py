@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from config import planned as arms
+from config.errors import shown
 from config.policy import Policy
 from config.requested import ARMS_OF
 from store import runs
@@ -104,28 +105,32 @@ def refuse_foreign(process: Process, header: Header) -> None:
     settings = process.settings
     if (header.ledger, header.ledger_schema) != (here, settings.ledger_schema):
         raise PlanRefused(
-            f"the plan was made on another ledger ({header.ledger}, schema "
-            f"{header.ledger_schema}), and this is {here}, schema {settings.ledger_schema}; "
+            f"the plan was made on another ledger ({shown(header.ledger)}, schema "
+            f"{shown(header.ledger_schema)}), and this is {here}, schema {settings.ledger_schema}; "
             "nothing was done; name the database that it was made on, or make a new plan."
         )
     if header.job == "release_sessions" and header.release_backend != settings.release_backend:
         raise PlanRefused(
-            f"the plan was made where MAINT_RELEASE_BACKEND was {header.release_backend}, and now "
-            f"it is {settings.release_backend}; nothing was done; make a new plan."
+            "the plan was made where MAINT_RELEASE_BACKEND was "
+            f"{shown(header.release_backend)}, and now it is {settings.release_backend}; nothing "
+            "was done; make a new plan."
         )
 
 
 def refuse_changed(header: Header, of_plan: Policy, file: Policy) -> Callable[[str], None]:
     """What raises PlanRefused for a scope to which the policy file gives other arms by now.
 
-    A plan whose arms were given as flags was never the file's, and stays as it is.
+    A plan whose arms were given as flags was never the file's, and stays as it is; but the stale
+    age by which a reap leaves flipped rows to their writers is the file's in any case.
     """
-    names = ARMS_OF.get(header.job, ())
+    names = () if header.from_flags else ARMS_OF.get(header.job, ())
+    if header.job == "reap":
+        names = (*names, "stale_running_max_age")
 
     def see(scope: str) -> None:
         then, now = of_plan.for_scope(scope), file.for_scope(scope)
         for name in names:
-            if not header.from_flags and getattr(then, name) != getattr(now, name):
+            if getattr(then, name) != getattr(now, name):
                 raise PlanRefused(
                     f"the policy ({file.source}) gives scope {scope!r} another {name} than the "
                     "plan was made with; nothing was done; make a new plan."
@@ -168,7 +173,11 @@ def carry_out(
     asked = {
         "scopes": header.scopes,
         "policy": None,
-        "flags": {"plan": plan.path.name, "digest": plan.digest, "rows": str(plan.rows)},
+        "flags": {
+            "plan": shown(plan.path.name).strip('"'),
+            "digest": plan.digest,
+            "rows": str(plan.rows),
+        },
     }
     run = runs.open_run(
         process.database, header.job, requested_by, overrides, uuid.uuid4(), asked=asked
@@ -232,5 +241,7 @@ class _Turn:
             self.given_up,
             lambda left: self.through(self.ends_at - left),
         )
-        self.rest, self.over = report.rest, report.early
+        # WHY over without a step: what is left was in another session's hands for a whole turn.
+        got_on = len(report.rest) < len(self.rest)
+        self.rest, self.over = report.rest, report.early or not got_on
         return Outcome(more=bool(report.rest), failing=report.failing)

@@ -10,6 +10,7 @@ from typing import Final
 from config.windows import Windows
 from store.batches import Backlog
 from store.figures import RunFigures, Stopped
+from store.overview import Slot
 from worker.jobs import JOBS
 from worker.paced import Reading
 from worker.readings import Past, Present, Read
@@ -24,7 +25,7 @@ class JobStanding:
     """Where a job stands. `every` None: no schedule runs it. `backlog` None: it has none to show.
 
     `runs_known`: that there are no `runs` means that there were none.
-    `late`: ticks were missed; only told while the database answers. `open_in`: how long until a
+    `late`: ticks stopped; only told while the database answers. `open_in`: how long until a
     maintenance window lets the schedule have the job, 0 within one, None where it has none.
     """
 
@@ -93,7 +94,7 @@ class Standing:
             every=every,
             next_at=None if present_slot is None or every is None else present_slot + every,
             last_tick=last_tick,
-            late=_is_late(last_tick, present_slot, every) and self.read.answers,
+            late=self.read.answers and slot is not None and self._is_late(slot, entry),
             windows=() if windows is None else windows.said,
             open_in=None if windows is None else windows.opens_in(self.ledger_now),
             runs=() if past is None else past.runs.get(job, ()),
@@ -104,14 +105,9 @@ class Standing:
             failing=0 if present is None else present.failing.get(job, 0),
         )
 
-
-def _is_late(
-    last_tick: datetime | None, present_slot: datetime | None, every: timedelta | None
-) -> bool:
-    """Whether more than the slot that has just begun is still to be claimed."""
-    if last_tick is None or present_slot is None or every is None:
-        return False
-    return last_tick < present_slot - every
+    def _is_late(self, slot: Slot, entry: Entry | None) -> bool:
+        every = timedelta(0) if entry is None else entry.every
+        return slot.is_late((self.ledger_now - _EPOCH) // _MS, every // _MS)
 
 
 def at(ms: int) -> datetime | None:
@@ -120,14 +116,3 @@ def at(ms: int) -> datetime | None:
         return _EPOCH + ms * _MS
     except OverflowError:
         return None
-
-
-def span(length: timedelta) -> str:
-    """A length of time for a person, in one unit."""
-    seconds = max(0.0, length / timedelta(seconds=1))
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size * 2:
-            return f"{seconds / size:.0f} {unit}"
-    if seconds >= 10:
-        return f"{seconds:.0f} s"
-    return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -6,7 +6,7 @@ import logging
 from importlib import metadata
 from typing import Final
 
-from config.addresses import broker_place
+from config.brokers import broker_place
 from store.statements import OWN_SCHEMA
 from worker.context import Process
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from store.diagnosis.finding import Examined, Finding, error, ok, warning
+from store.overview import Slot
 from store.runs import clock
 
 _BEAT: Final = "celery -A worker beat    # one is enough; and `celery -A worker worker` beside it"
@@ -16,7 +17,10 @@ _MS: Final = timedelta(milliseconds=1)
 def ticks(examined: Examined) -> Iterator[Finding]:
     """When each job last ticked and last completed, against its period."""
     periods = examined.deployment.periods
-    slots = {row["job"]: row for row in examined.tx.rows("list_schedule")}
+    slots = {
+        row["job"]: Slot(row["last_slot"], row["period_ms"])
+        for row in examined.tx.rows("list_schedule")
+    }
     completed = {
         row["job"]: row["finished_at"]
         for row in examined.tx.rows("last_completed", {"jobs": list(periods)})
@@ -29,18 +33,19 @@ def ticks(examined: Examined) -> Iterator[Finding]:
         if job not in slots:
             yield error(f"{job} has never ticked, others have: is its beat of this release?", _BEAT)
             continue
-        # WHY the longer one: a beat may have begun with another policy than this command's.
-        allowed = examined.thresholds.missed_ticks * max(period, slots[job]["period_ms"] * _MS)
-        ago = (now - slots[job]["last_slot"]) * _MS
+        slot = slots[job]
+        ago = (now - slot.last_slot) * _MS
         done = (
             "never completed"
             if job not in completed
             else f"last completed {_seconds((now - completed[job]) * _MS)} ago"
         )
         said = f"{job} last ticked {_seconds(ago)} ago, every {_seconds(period)}; {done}"
-        if ago > allowed:
+        if slot.is_late(now, period // _MS):
             yield error(f"{said}: no beat is at work, or no worker takes its ticks", _BEAT)
-        elif job not in completed or (now - completed[job]) * _MS > allowed + _A_PART:
+        elif job not in completed or Slot(completed[job], slot.period_ms).is_late(
+            now - _A_PART // _MS, period // _MS
+        ):
             yield warning(
                 f"{said}: it ticks and is not done", f"sema-maintenance history --job {job}"
             )

@@ -43,19 +43,20 @@ class Thresholds:
     horizon_transactions: int = 1_000_000
     dead_rows: int = 10_000
     dead_share: float = 0.5
-    missed_ticks: int = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """What is to work on the database: what it needs there, and each job's period.
 
-    `own_time` gives seconds since the Unix epoch, as this machine has them.
+    `own_time` gives seconds since the Unix epoch, as this machine has them; `purpose` is what that
+    which is to work on it is called.
     """
 
     needs: Needs
     periods: Mapping[str, timedelta]
     own_time: Callable[[], float]
+    purpose: str = "worker"
     thresholds: Thresholds = field(default_factory=Thresholds)
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from store.diagnosis.finding import Examined, Finding, not_made, ok, warning
+from store.diagnosis.schema import OWN, OWN_TABLE, not_looked_at, relations
 from store.indexes import shipped_indexes
 from store.migrate import shipped
 from store.statements import quoted
 
 _AGENTS: Final = "background_agents"
 _OWN_INDEX: Final = re.compile(
-    r"create (?:unique )?index (?:concurrently )?(\w+)\s+on maintenance\."
+    r"create (?:unique )?index (?:concurrently )?(\w+)\s+on maintenance\.(\w+)"
 )
 # From here on an update that touches only what such an index covers stays heap-only.
 _BRIN_STAYS_HOT: Final = 160000
@@ -33,7 +34,7 @@ def _found(examined: Examined, table: str, schema: str) -> tuple[str | None, lis
 
 def _cannot(kind: str | None) -> Finding | None:
     if kind is None:
-        return not_made(f"there is no table {_AGENTS}")
+        return not_made(f"not looked at: there is no table {_AGENTS} here")
     return None if kind in {"r", "p"} else not_made(_BEHIND_A_VIEW)
 
 
@@ -65,7 +66,17 @@ def present(examined: Examined) -> Iterator[Finding]:
 
 def own(examined: Examined) -> Iterator[Finding]:
     """Whether the worker's own tables have the indexes that its migrations made."""
-    wanted = [name for each in shipped() for name in _OWN_INDEX.findall(each.text)]
+    there = {name for schema, name in relations(examined) if schema == OWN}
+    if not there:
+        yield not_looked_at(OWN_TABLE)
+        return
+    # WHY not those of a table that is gone: it is spoken of by itself, and takes them along.
+    wanted = [
+        name
+        for each in shipped()
+        for name, table in _OWN_INDEX.findall(each.text)
+        if table in there
+    ]
     states = {
         name: examined.tx.one("index_state", {"schema": "maintenance", "index": name})
         for name in wanted

@@ -78,6 +78,21 @@ def relations(examined: Examined) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["schema"], row["name"]): row for row in rows}
 
 
+def there(examined: Examined) -> dict[str, bool]:
+    """Which of the two families has any table here, by its schema."""
+    schemas = {schema for schema, _ in relations(examined)}
+    return {schema: schema in schemas for schema in (examined.schema, OWN)}
+
+
+def not_looked_at(*missing: str) -> Finding:
+    """Nothing can be said of what is not there."""
+    return not_made(f"not looked at: there is no {' and no '.join(missing)} here")
+
+
+LEDGER_TABLE: Final = "table of the ledger"
+OWN_TABLE: Final = "table of the worker's own"
+
+
 def migrations(examined: Examined) -> Iterator[Finding]:
     """Whether the worker's own tables are of this release."""
     known = shipped()
@@ -174,7 +189,7 @@ def columns(examined: Examined) -> Iterator[Finding]:
                 wrong = True
                 yield _wrong_type(row, column, there[column], kind)
     if not found:
-        yield not_made("there is no table")
+        yield not_looked_at(LEDGER_TABLE, OWN_TABLE)
     elif not wrong:
         yield ok("every column is there and of the type that is expected")
 
@@ -198,6 +213,9 @@ def collations(examined: Examined) -> Iterator[Finding]:
         if schema == examined.schema
         for column in row["columns"]
     }
+    if not of:
+        yield not_looked_at(LEDGER_TABLE)
+        return
     vague = [
         f"{table}.{column}"
         for (table, column), found in of.items()
@@ -228,7 +246,7 @@ _SAME: Final = 'give both columns the same collation, best "C", and rebuild thei
 
 
 def privileges(examined: Examined) -> Iterator[Finding]:
-    """Whether this role has what the worker's ticks, requests and scrapes need."""
+    """Whether this role has what it needs for what the deployment is asked to do."""
     needs = examined.deployment.needs
     wanted = [(examined.schema, *each.split()) for each in needs.ledger]
     wanted += [(OWN, *each.split()) for each in (*needs.own, f"{_VERSIONS} SELECT")]
@@ -249,8 +267,15 @@ def privileges(examined: Examined) -> Iterator[Finding]:
         if (schema, table) in held
         and (missing := [p for p in privileges if p not in held[schema, table]])
     ]
+    absent = [f"{schema}.{table}" for schema, table, *_ in wanted if (schema, table) not in held]
+    if not held:
+        yield not_looked_at(LEDGER_TABLE, OWN_TABLE)
+        return
+    if absent:
+        yield not_made(f"not looked at, because they are not there: {', '.join(absent)}")
+    elif not lacking:
+        yield ok(f"role {server['role']} has all that is needed for: {examined.deployment.purpose}")
     if not lacking:
-        yield ok(f"role {server['role']} has all that the worker needs")
         return
     schemas = dict.fromkeys(schema for schema, *_ in lacking)
     usable = {row["schema"] for row in rows if row["privileges"]}

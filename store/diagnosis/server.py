@@ -26,9 +26,12 @@ def reached(examined: Examined) -> Iterator[Finding]:
 
 
 def writable(examined: Examined) -> Iterator[Finding]:
-    """Whether anything may be changed."""
+    """Whether anything may be changed, by whoever is to change anything."""
     found = _server(examined)
-    if found["standby"]:
+    if (found["standby"] or found["read_only"]) and not examined.deployment.needs.writes:
+        kind = "a standby" if found["standby"] else "read-only for this role"
+        yield ok(f"this is {kind}, which is enough: {examined.deployment.purpose} only reads")
+    elif found["standby"]:
         yield error(
             "this is a standby, which is read-only", "name the primary in MAINT_DATABASE_URL"
         )

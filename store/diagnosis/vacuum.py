@@ -10,7 +10,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from store.diagnosis.finding import Examined, Finding, ok, warning
-from store.diagnosis.schema import OWN, own_columns
+from store.diagnosis.schema import (
+    LEDGER_TABLE,
+    OWN,
+    OWN_TABLE,
+    not_looked_at,
+    own_columns,
+    there,
+)
 from store.grants import seeing_other_sessions
 from store.preflight import LEDGER
 from store.statements import quoted
@@ -44,6 +51,9 @@ def fillfactor(examined: Examined) -> Iterator[Finding]:
     rows = [
         row for row in _storage(examined, own=False) if row["name"].endswith(".background_agents")
     ]
+    if not rows:
+        yield not_looked_at(LEDGER_TABLE)
+        return
     full = [row for row in rows if row["fillfactor"] > _FILLFACTOR_MAX]
     for row in full:
         yield warning(
@@ -68,18 +78,30 @@ def fillfactor(examined: Examined) -> Iterator[Finding]:
 
 def autovacuum(examined: Examined) -> Iterator[Finding]:
     """Whether it passes over one of the tables that this is about."""
-    off = [row for row in _storage(examined, own=True) if not row["autovacuum"]]
+    if (nothing := _absent(examined)) is not None:
+        yield nothing
+    rows = _storage(examined, own=True)
+    off = [row for row in rows if not row["autovacuum"]]
     for row in off:
         yield warning(
             f"autovacuum is off for {_spoken(row)}",
             f"alter table {_named(row)} reset (autovacuum_enabled);",
         )
-    if not off:
+    if not (off or nothing):
         yield ok("no table of the ledger or the worker's own is left out")
+
+
+def _absent(examined: Examined) -> Finding | None:
+    """What is said of the families of tables that are not here at all."""
+    named = {examined.schema: LEDGER_TABLE, OWN: OWN_TABLE}
+    missing = [named[schema] for schema, is_there in there(examined).items() if not is_there]
+    return not_looked_at(*missing) if missing else None
 
 
 def dead_rows(examined: Examined) -> Iterator[Finding]:
     """Whether any table has far more dead rows than autovacuum should leave there."""
+    if (nothing := _absent(examined)) is not None:
+        yield nothing
     limits = examined.thresholds
     many = [
         row
@@ -93,7 +115,7 @@ def dead_rows(examined: Examined) -> Iterator[Finding]:
             f"(estimates); last vacuumed: {when}",
             f"vacuum (analyze) {_named(row)};    -- and see to horizon and autovacuum here",
         )
-    if not many:
+    if not (many or nothing):
         yield ok("no table has many dead rows (estimates of the server's statistics)")
 
 

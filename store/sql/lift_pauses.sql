@@ -12,7 +12,7 @@ recorded as (
         (extract(epoch from clock_timestamp()) * 1000)::bigint, %(by)s, 'resume', l.job,
         nullif(l.scope, ''),
         jsonb_build_object(
-            'reason', l.reason, 'paused_by', l.paused_by, 'paused_at', l.paused_at
+            'paused_for', l.reason, 'paused_by', l.paused_by, 'paused_at', l.paused_at
         )
     from lifted l
 )

@@ -2,7 +2,7 @@
 -- planned and the arm may take them still. Returns per scope how many went.
 -- Race:   SKIP LOCKED passes over a revival in flight; the row's whole predicate is judged on its
 --         locked version, so that what the plan says is never enough.
--- Locks:  up to a batch of rows, in key order, none waited for.
+-- Locks:  up to a batch of rows, none waited for.
 -- Index:  background_agents_pkey (scope, handle).
 with part as (
     select *

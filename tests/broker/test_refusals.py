@@ -238,6 +238,8 @@ def test_worker_of_a_broker_that_refuses(
     assert [beat.ends(), worker.ends()] == [0, 0]
 
 
+# WHY so long: each word to its administration is a program that takes seconds to start.
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("refusal", RABBITMQ_REFUSALS)
 def test_rabbitmq_that_refuses(
     deploy: Deploy, rabbitmq: Broker, refusal: str, pool: str, tmp_path: Path

@@ -339,6 +339,8 @@ def celery(part: str, **settings: object) -> subprocess.CompletedProcess[str]:
         ("worker", NO_BROKER, ["MAINT_BROKER_URL"]),
         ("beat", NO_BROKER | {"BROKER_URL": "memory://"}, ["MAINT_BROKER_URL"]),
         ("worker", BOTH | {"DATABASE_URL": "mysql://u:hunter2@h/d"}, ["MAINT_DATABASE_URL"]),
+        ("worker", BOTH | {"BROKER_URL": "redis://:hunter2@h/x"}, ["MAINT_BROKER_URL"]),
+        ("beat", BOTH | {"BROKER_URL": "amqp://u:hunter2@h?ssl=1"}, ["MAINT_BROKER_URL"]),
         ("worker", BOTH | {"WORKER_POOL": "gevent"}, ["MAINT_WORKER_POOL"]),
         ("beat", BOTH | {"LOG_LEVEL": "loud", "JOB_BUDGET": "5"}, ["LOG_LEVEL", "JOB_BUDGET"]),
     ],

@@ -160,8 +160,8 @@ def test_dry_run_of_a_job_paused_everywhere(process: Process) -> None:
     assert (planned_too.arm, planned_too.rows) == ("max_age", EACH)
 
 
-def test_what_a_guard_keeps_is_not_counted_where_the_job_is_paused() -> None:
-    """The run does not look at it."""
+def test_what_a_guard_or_a_hold_keeps_counts_as_paused_where_the_job_is() -> None:
+    """The pause comes before: who looks is to learn what to lift first."""
     planned = [
         Planned("s", "max_age", None, 2, 50),
         Planned("s", "keep", None, 3, 70),
@@ -171,7 +171,7 @@ def test_what_a_guard_keeps_is_not_counted_where_the_job_is_paused() -> None:
     ]
     assert as_paused(planned, Paused(scopes=frozenset("s"))) == [
         *planned[3:],
-        Planned("s", "skipped", "paused", 5, 70),
+        Planned("s", "skipped", "paused", 9, 70),
     ]
 
 

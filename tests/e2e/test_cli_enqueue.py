@@ -115,6 +115,24 @@ def test_person_is_told_how_to_follow_it(cli: CommandLine, ledger: Ledger) -> No
     assert "the request stands" in ended.stderr
 
 
+def test_request_of_a_paused_job_says_that_it_will_do_nothing(
+    cli: CommandLine, ledger: Ledger
+) -> None:
+    """It stands all the same; of a scope that is not paused nothing is said."""
+    asking = ("reap", "--keep", "1", "--enqueue", "--scope")
+    cli.json("pause", "reap", "--scope", "s", "--reason", "restore under way")
+
+    ended = cli.run(*asking, "s")
+
+    assert (ended.code, ended.problems) == (0, [])
+    assert "note: reap is paused in scope 's' since 20" in ended.stderr
+    assert "until reap is resumed the request does nothing there" in ended.stderr
+    assert "paused" not in cli.run(*asking, "t").stderr
+    [pause] = cli.json(*asking, "s")["paused"]
+    assert (pause["scope"], pause["reason"]) == ("s", "restore under way")
+    assert len(on_record(ledger)) == 3
+
+
 def test_message_goes_to_the_operators_queue_and_carries_the_id_alone(
     cli: CommandLine, ledger: Ledger, broker: str
 ) -> None:
@@ -182,7 +200,9 @@ def test_insert_on_requests_is_all_that_asking_needs(ledger: Ledger) -> None:
         assert f"role {role} lacks the privilege INSERT on maintenance.requests" in refused
 
         ledger.do(f"grant insert on maintenance.requests to {role}")
-        cli.json("reap", "--scope", "s", "--keep", "1", "--enqueue")
+        document = cli.json("reap", "--scope", "s", "--keep", "1", "--enqueue")
+        # Whether the job is paused may be read by others.
+        assert document["paused"] is None
     finally:
         ledger.do(f"drop owned by {role}; drop role {role}")
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +32,12 @@ def cli(ledger: Ledger) -> CommandLine:
 
 
 @pytest.mark.parametrize("path", sorted({*LEAVES} - WITHOUT_JSON), ids=" ".join)
-def test_what_a_command_prints_as_json_can_be_read(cli: CommandLine, path: tuple[str, ...]) -> None:
+def test_what_a_command_prints_as_json_can_be_read(
+    cli: CommandLine, path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One document, or, where it is refused, a sentence and no document. Its files need not be."""
+    # What an example writes is not to be left in the checkout.
+    monkeypatch.chdir(tmp_path)
     words = example_of(LEAVES[path])
 
     ended = cli.run(*words, *({"--json"} - {*words}), MAINT_BROKER_URL="memory://")

@@ -269,7 +269,7 @@ def test_a_row_that_was_deleted_and_is_kept(cli: CommandLine, ledger: Ledger) ->
     assert "it can be restored until 20" in shown.stdout
     cli.run("restore", "s", "a")
     back = cli.run("explain", "s", "a")
-    assert "restore on it" in back.stdout
+    assert "restore (hold " in back.stdout
     assert "(restored); `sema-maintenance holds release" in back.stdout
 
 
@@ -296,3 +296,35 @@ def test_a_scope_that_is_misspelt(cli: CommandLine, ledger: Ledger) -> None:
     assert shown.code == 1
     assert "scope 'S' holds no agents" in shown.stderr
     assert "'s'" not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("at", [2**63 - 1, -(2**63), 1_796_000_000_000_000_000])
+@pytest.mark.parametrize("status", ["running", "parked", "completed"])
+def test_times_of_any_size(cli: CommandLine, ledger: Ledger, status: str, at: int) -> None:
+    """A slip of somebody's units is what a person asks about."""
+    ledger.checkpoint("t", expires_at=at, updated_at=at)
+    settled = at if status == "completed" else None
+    parked = {} if status != "parked" else {"parked_checkpoint_token": "t", "parked_at": at}
+    ledger.agent("a", status=status, updated_at=at, settled_at=settled, **parked)
+
+    assert cli.run("explain", "s", "a").code == 0
+    assert cli.json("explain", "s", "a")["row"]["status"] == status
+
+
+def test_a_status_that_this_release_does_not_know(cli: CommandLine, ledger: Ledger) -> None:
+    """A ledger of a newer server has no such check."""
+    check = "background_agents_status_check"
+    [kept] = ledger.query(
+        f"select pg_get_constraintdef(oid) as text from pg_constraint where conname = '{check}'"
+    )
+    ledger.do(f"alter table public.background_agents drop constraint {check}")
+    try:
+        ledger.agent("a", status="dreaming")
+        shown = cli.run("explain", "s", "a").stdout
+    finally:
+        ledger.do(
+            "delete from public.background_agents;"
+            f" alter table public.background_agents add constraint {check} {kept['text']}"
+        )
+
+    assert "no job of this release touches a row of status dreaming" in shown

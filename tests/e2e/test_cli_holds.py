@@ -167,9 +167,15 @@ def test_an_empty_list_and_one_that_was_cut_say_so(cli: CommandLine, ledger: Led
         (("place", "s", *WHY, "--until", "0s"), "a hold of no length holds nothing"),
         (("place", "s", *WHY, "--until", "30"), "'30' is neither a span of time such as 30d nor"),
         (("place", "s", *WHY, "--until", "-1d"), "'-1d' is neither a span of time such as 30d"),
-        (("release", "first"), "'first' is not a valid integer range"),
-        (("release", "0"), "0 is not in the range 1<=x<="),
-        (("release", "9" * 30), f"{'9' * 30} is not in the range 1<=x<="),
+        (("place", "s", *WHY, "--until", "999999999d"), "a hold ends in the year 9999 at the la"),
+        (("place", "s", *WHY, "--until", "12345-01-01"), "a hold ends in the year 9999 at the la"),
+        (("place", "s", *WHY, "--until", "9999-12-31T23:59-12:00"), "a hold ends in the year 9999"),
+        (("place", "s\0", *WHY), "it contains a NUL character, which Postgres cannot store."),
+        (("place", "tenant/*", *WHY), "'tenant/*' has no row, and a scope is named in full"),
+        (("release", "1", "--reason", "x" * 501), "reason has 501 characters; 500 are the limit"),
+        (("release", "first"), "'first' is no number of a hold; `holds list` shows them."),
+        (("release", "0"), "'0' is no number of a hold; `holds list` shows them."),
+        (("release", "9" * 30), f"'{'9' * 30}' is no number of a hold; `holds list` shows them."),
     ],
     ids=lambda each: " ".join(each)[:40] if isinstance(each, tuple) else "",
 )
@@ -261,5 +267,5 @@ def test_transcripts_that_may_go_yet_are_no_success(cli: CommandLine, ledger: Le
     ended = cli.run("holds", "place", "s", *WHY)
 
     assert (ended.code, ended.stdout[:12]) == (1, "placed hold ")
-    assert "1 transcripts of the scope were being released before" in ended.stderr
+    assert "1 transcript of the scope may go yet: being released before" in ended.stderr
     assert len(ledger.query("select * from maintenance.holds")) == 1

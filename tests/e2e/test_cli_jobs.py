@@ -144,7 +144,10 @@ def test_flip_by_hand_says_that_its_hold_ends_with_the_schedules_ticks(
     ended = cli.run("flip-stale-running", *OVER_ALL, "--stale-after", "1ms", "--override", "floors")
 
     assert "skipped/silence 1" in ended.stdout
-    assert "only the schedule's own ticks end such a hold" in ended.stderr
+    [note] = [line for line in ended.stderr.splitlines() if line.startswith("note: ")]
+    assert note.startswith("note: 1 row passed over (silence): no running row anywhere was renewed")
+    assert "only the schedule's own ticks end such a hold" in note
+    assert note.endswith("(--override outage)")
 
 
 @pytest.mark.parametrize("job", ["reap", "flip-stale-running"])

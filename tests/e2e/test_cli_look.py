@@ -289,7 +289,7 @@ def test_status_says_how_long_the_backlog_takes(
     assert "backlog      reap: 3 rows are due; nothing was done within the last hour" in before
     assert (found["rows"], found["done_lately"]) == (2, 1)
     assert 1_200_000 <= found["left_ms"] < 1_260_000
-    assert "backlog      reap: 2 rows are due; 1 were done within the last 10 min" in shown
+    assert "backlog      reap: 2 rows are due; 1 was done within the last 10 min" in shown
     assert "so the rest takes about 20 min" in shown
 
 

@@ -72,6 +72,8 @@ def test_command_by_hand_is_told_who_paused_and_what_resumes(
     assert problem.startswith("reap is paused everywhere since 20")
     assert ": restore under way; `sema-maintenance resume reap` lets it go on" in problem
     assert ledger.handles() == ["a", "b"]
+    said = cli.run("reap", "--scope", "s", *EVERY_FINISHED)
+    assert said.stdout == "reap paused: max_age 0, keep 0, skipped/paused 2\n"
 
 
 def test_dry_run_shows_what_is_left_alone(cli: CommandLine, ledger: Ledger) -> None:
@@ -98,6 +100,9 @@ def test_other_scopes_are_worked_through_by_hand(cli: CommandLine, ledger: Ledge
     assert (ended.code, len(ended.problems)) == (1, 1)
     assert json.loads(ended.stdout)["report"] == {"max_age": 0, "keep": 2, "skipped/paused": 1}
 
+    again = cli.run("reap", *OVER_ALL, *EVERY_FINISHED)
+    assert again.stdout.startswith("reap paused in part, elsewhere succeeded in ")
+
     elsewhere = cli.run("reap", "--scope", "s", *EVERY_FINISHED)
     assert (elsewhere.code, elsewhere.problems) == (0, [])
 
@@ -111,7 +116,7 @@ def test_job_goes_on_once_it_is_resumed(cli: CommandLine, ledger: Ledger) -> Non
     assert (ended.code, ended.stdout) == (0, "resumed: reap\n")
     assert cli.json("reap", "--scope", "s", *EVERY_FINISHED)["report"]["keep"] == 1
     assert [act["action"] for act in acts(cli)] == ["resume", "pause"]
-    assert acts(cli)[0]["detail"].keys() == {"reason", "paused_by", "paused_at"}
+    assert acts(cli)[0]["detail"].keys() == {"paused_for", "paused_by", "paused_at"}
 
 
 def test_pausing_twice_changes_nothing_and_is_what_was_wanted(
@@ -205,6 +210,81 @@ def test_acts_are_listed_for_a_person(cli: CommandLine) -> None:
     assert len(acts(cli, "--limit", "1")) == 1
 
 
+def test_acts_of_any_detail_are_listed(cli: CommandLine, ledger: Ledger) -> None:
+    """The number of a hold; of a resume not why it was paused; and JSON that nobody expects."""
+    cli.run("holds", "place", "s", "--reason", "case 1")
+    number = cli.json("holds", "list")[0]["id"]
+    cli.run("holds", "release", str(number))
+    cli.run("pause", "reap", "--reason", "a restore")
+    cli.run("resume", "reap")
+    ledger.do(
+        "insert into maintenance.actions (at, actor, action, detail, scope) values"
+        """ (1, 'ada', 'wave', '["twice"]', 's'), (0, 'ada', 'nod', 'null', 's'),"""
+        """ (0, 'ada', 'resume', '{"reason": "of the pause", "paused_by": "bob"}', 's')"""
+    )
+
+    listed = cli.run("history", "--actions")
+
+    assert (listed.code, listed.problems) == (0, [])
+    rows = [line.split("  ") for line in listed.stdout.splitlines()[1:]]
+    told = [(*filter(None, map(str.strip, row)),) for row in rows]
+    assert [(row[2], row[-1]) for row in told] == [
+        ("resume", "-"),
+        ("pause", "a restore"),
+        (f"release_hold (hold {number})", "-"),
+        (f"place_hold (hold {number})", "case 1"),
+        ("wave", '["twice"]'),
+        ("resume", "-"),
+        ("nod", "-"),
+    ]
+    shown = cli.run("explain", "s", "a").stdout
+    assert f"place_hold (hold {number}) on its scope (case 1)" in shown
+    assert 'ada: wave on its scope (["twice"])' in shown
+
+
+def test_job_of_another_release_is_resumed_by_its_name(cli: CommandLine, ledger: Ledger) -> None:
+    """Or with all others; a name under which nothing is paused is a slip."""
+    for scope in ("", "s"):
+        ledger.do(
+            "insert into maintenance.pauses (job, scope, reason, paused_by, paused_at)"
+            f" values ('compact_journal', '{scope}', 'newer', 'ada', 1)"
+        )
+    assert "did you mean reap?" in cli.refusal("resume", "reep")
+    assert "there is no job 'compact-journal'" in cli.refusal("pause", "compact-journal")
+
+    ended = cli.run("resume", "compact-journal")
+    assert (ended.code, ended.stdout) == (0, "resumed: compact-journal\n")
+    assert in_force(ledger) == [("compact_journal", "s")]
+
+    cli.json("resume", "all", "--scope", "s")
+    assert in_force(ledger) == []
+
+
+def test_scope_without_rows_is_noted_and_paused(cli: CommandLine, ledger: Ledger) -> None:
+    """It may be a slip, or rows are to come. A name that reads as a glob may be one, too."""
+    ledger.finished("a", scope="s[1]")
+
+    ended = cli.run("pause", "reap", "--scope", "tenant/acne", "--scope", "s[1]")
+
+    assert ended.code == 0
+    [note] = [line for line in ended.stderr.splitlines() if line.startswith("note: ")]
+    assert note.startswith("note: scope 'tenant/acne' holds no agents; it is paused all the same")
+    assert in_force(ledger) == [("reap", "s[1]"), ("reap", "tenant/acne")]
+
+
+def test_whatever_is_paused_can_be_resumed(cli: CommandLine, ledger: Ledger) -> None:
+    """Also in a scope that would be refused now."""
+    long = "s" * 5000
+    ledger.do(
+        "insert into maintenance.pauses (job, scope, reason, paused_by, paused_at)"
+        f" values ('reap', '{long}', '', 'ada', 1), ('reap', 'tenant/*', '', 'ada', 1)"
+    )
+
+    cli.json("resume", "reap", "--scope", long, "--scope", "tenant/*")
+
+    assert in_force(ledger) == []
+
+
 def test_housekeeping_that_is_paused_fails_by_hand(cli: CommandLine) -> None:
     cli.json("pause", "housekeeping")
     ended = cli.run("housekeeping")
@@ -219,12 +299,17 @@ def test_housekeeping_that_is_paused_fails_by_hand(cli: CommandLine) -> None:
         (("pause", "audit-memory"), "audit-memory only looks"),
         (("pause", "reep"), "did you mean reap?"),
         (("pause", "reap", "--scope", ""), "a scope cannot be empty"),
+        (("pause", "all", "--scope", "s", "--scope", "t/*"), "a scope is named in full: it is no"),
+        (("pause", "reap", "--scope", "s" * 2601), "scope is 2601 bytes; an index holds 2600."),
+        (("reap", "--scope", "s" * 2601, "--keep", "1"), "scope is 2601 bytes; an index holds"),
+        (("pause", "reap", "--scope", "s\0"), "it contains a NUL character"),
+        (("pause", "reap", "--reason", "x" * 501), "reason has 501 characters; 500 are the limit"),
         (("pause",), "JOB|all"),
         (("resume", "reap", "--reason", "x"), "--reason"),
         (("history", "--actions", "--request", "00000000-0000-0000-0000-000000000000"), "give one"),
         (("reap", "--scope", "s", "--override", "pause"), "cannot be lifted by anything"),
     ],
-    ids=str,
+    ids=lambda each: str(each)[:60],
 )
 def test_refusals(cli: CommandLine, ledger: Ledger, arguments: tuple[str, ...], said: str) -> None:
     assert said in cli.refusal(*arguments)

@@ -91,9 +91,9 @@ def test_what_failed_for_the_last_time_is_told_apart(cli: CommandLine, ledger: L
         ledger.do("drop trigger refuse on public.agent_sessions; drop function refuse")
 
     assert ended.code == 1
-    assert "1 releases failed and are tried again; `releases list` says why" in ended.stderr
+    assert "1 release failed and is tried again; `releases list` says why" in ended.stderr
     assert (
-        "1 releases failed for the last time and are dead; `releases list` says why, and "
+        "1 release failed for the last time and is dead; `releases list` says why, and "
         "`sema-maintenance releases rearm --state dead` lets them be tried again" in ended.stderr
     )
 
@@ -131,7 +131,7 @@ def test_a_suspect_transcript_that_a_person_accepts_is_released(
 
     shown = cli.run("releases", "rearm", "--state", "suspect", "--scope", "s", "--session", "talk")
 
-    assert shown.stdout == "1 suspect entries are due again\n"
+    assert shown.stdout == "1 suspect entry is due again\n"
     assert cli.json("release-sessions", *ALL)["report"] == {"released": 1}
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from store.diagnosis import NEEDING_THE_DATABASE
 from tests.conftest import Servers
-from tests.e2e.command_line import SECRET, CommandLine
+from tests.e2e.command_line import CHECKOUT, SECRET, CommandLine
 from tests.ledgers import VERSIONS, fresh_database
 from tests.ports import free_port
 from tests.store.diagnosed import Diagnosed
@@ -62,12 +64,30 @@ def test_nothing_is_wrong(cli: CommandLine) -> None:
     assert ended.code == 0, ended
     *lines, summary = ended.stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"ok"}
-    assert summary == f"{len(lines)} ok"
+    assert summary == f"{len(lines)} ok (for: worker)"
     assert ended.stderr.startswith("database: ")
     code, found = states(cli)
     assert code == 0
     assert {*NEEDING_THE_DATABASE} < {*found}
     assert {state for each in found.values() for state in each} == {"ok"}
+
+
+def test_the_database_is_named_before_the_list(cli: CommandLine) -> None:
+    """On one terminal with it."""
+    environment = cli.environment()
+    said = subprocess.run(
+        [sys.executable, "-m", "worker", "doctor", "--for", "operator"],
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+        timeout=60,
+    ).stdout.decode()
+
+    assert said.startswith("database: ")
+    assert said.endswith(" ok (for: operator)\n")
+    assert cli.json("doctor", "--for", "exporter")["for"] == "exporter"
 
 
 def test_a_warning_fails_only_where_that_is_asked_for(cli: CommandLine, sound: Diagnosed) -> None:
@@ -109,6 +129,8 @@ def test_database_and_broker_are_down(cli: CommandLine) -> None:
     errors = [line for line in lines if line.startswith("error")]
     assert [line.split()[1] for line in errors] == ["broker:", "broker:", "database:"]
     assert all("refused" in line for line in errors)
+    assert "the connection is refused, so nothing listens there" in errors[0]
+    assert "ConnectionRefusedError" not in ended.stdout
     assert f"not made  {', '.join(NEEDING_THE_DATABASE)}: needs the database" in lines
     assert "not made  queues: needs the broker" in lines
     assert [line for line in lines if line.startswith("ok        policy: ")]
@@ -206,7 +228,10 @@ def test_a_token_file(cli: CommandLine, tmp_path: Path) -> None:
     [
         (("--nonsense",), {}),
         (("more",), {}),
+        (("--for", "server"), {}),
         ((), {"MAINT_STATEMENT_TIMEOUT": "5"}),
+        ((), {"MAINT_BROKER_URL": "redis://h/x"}),
+        ((), {"MAINT_BROKER_URL": "amqp://h?ssl=1"}),
         ((), {"MAINT_RELEASE_BACKEND": "http", "MAINT_RELEASE_URL": "nowhere"}),
     ],
 )

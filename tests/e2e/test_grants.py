@@ -301,7 +301,13 @@ def test_any_name(plain_ledger: tuple[str, Database], name: str) -> None:
             owner.execute(f"drop role {quoted(role)}".encode())
 
 
-@pytest.mark.parametrize("role", ["", "public", "none", "pg_monitor", "two\nlines", "x" * 64])
+@pytest.mark.parametrize(
+    "role",
+    [
+        *("", "public", "PUBLIC", "none", "pg_monitor", "two\nlines", "x" * 64),
+        *("current_user", "Current_User", "session_user", "CURRENT_ROLE"),
+    ],
+)
 def test_what_is_no_role_of_yours(role: str) -> None:
     """To GRANT these mean everybody, nobody, somebody else or another name."""
     assert "role" in CommandLine(None).refusal("grants", "--role", role)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from store.database import Database
+from store.records import STALE_RUNNING_REAP_ATTRIBUTION
 from tests.e2e.command_line import AT_ONCE, EVERY_FINISHED, UNSEEN, CommandLine
 from tests.e2e.placed import LONG_AGO, Ledger
 from tests.transcript_system import transcript_system
@@ -143,7 +145,7 @@ def test_releases_are_planned_and_done(cli: CommandLine, ledger: Ledger, path: P
 
     assert ledger.transcripts("s") == ["transcript of later"]
     assert applied(cli, path) == {"lost_race": 2}
-    assert "MAINT_RELEASE_BACKEND was postgres" in cli.refusal(
+    assert 'MAINT_RELEASE_BACKEND was "postgres"' in cli.refusal(
         "apply", str(path), "--yes", MAINT_RELEASE_BACKEND="none"
     )
 
@@ -267,6 +269,11 @@ def test_a_plan_that_was_tampered_with_does_nothing(
         anew(with_member(header, policy={"defaults": {"max_age": 1}}), rows[0]): "max_age = 1",
         anew(with_member(header, ledger="else"), rows[0]): "was made on another ledger",
         anew(with_member(header, ledger_schema="else"), rows[0]): "was made on another ledger",
+        anew(
+            with_member(header, scopes=["else"]), rows[0]
+        ): "of a scope that the plan was not made",
+        anew(with_member(header, scopes=["\0"]), rows[0]): "scope contains a NUL character",
+        anew(with_member(header, ledger="\ud800"), rows[0]): "half of a surrogate pair",
         b"": "is not a plan of",
         b"\x00\x01": "is not a plan of",
     }
@@ -275,7 +282,10 @@ def test_a_plan_that_was_tampered_with_does_nothing(
         assert said in cli.refusal("apply", str(other), "--yes"), said
 
     assert "cannot be read" in cli.refusal("apply", str(tmp_path / "none"), "--yes")
-    assert "cannot be read" in cli.refusal("apply", str(tmp_path), "--yes")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for no_file in (tmp_path, pipe, Path("/dev/null")):
+        assert "is no plain file" in cli.refusal("apply", str(no_file), "--yes")
     ledger.do("update maintenance.identity set id = gen_random_uuid()")
     assert "was made on another ledger" in cli.refusal("apply", str(path), "--yes")
     assert ledger.handles() == ["a", "b", "c", "d"]
@@ -298,6 +308,36 @@ def test_the_policy_of_now_may_not_keep_more_than_the_plan(
     policy.write_text("[defaults]\nkeep = 1\n[[override]]\nmatch = 't'\nkeep = 1\n")
     assert applied(cli, path, "--policy", str(policy)) == {"keep": 1}
     assert (ledger.handles("s"), ledger.handles("t")) == (["b"], ["c", "d"])
+
+
+def test_a_plan_does_not_bring_its_own_stale_age(
+    cli: CommandLine, ledger: Ledger, path: Path, tmp_path: Path
+) -> None:
+    """By which a flipped row is left to its writer: also where the plan was made by flags."""
+    failed = {"status": "failed", "content": {"error": STALE_RUNNING_REAP_ATTRIBUTION}}
+    ledger.agent("a", **failed, settled_at=LONG_AGO)
+    policy = tmp_path / "policy.toml"
+    given = {"MAINT_POLICY_FILE": str(policy)}
+    for arms in ((), ("--max-age", "1h")):
+        policy.write_text('[defaults]\nmax_age = "1h"\nstale_running_max_age = "15m"\n')
+        plan = ("plan", "reap", "--scope", "s", *arms, "-o", str(path), "--force")
+        assert cli.json(*plan, **given)["rows"] == 1
+
+        policy.write_text('[defaults]\nmax_age = "1h"\nstale_running_max_age = "9999d"\n')
+
+        refusal = cli.refusal("apply", str(path), "--yes", **given)
+        assert "gives scope 's' another stale_running_max_age than the plan" in refusal
+    assert ledger.handles() == ["a"]
+
+
+def test_a_plan_may_have_any_name(cli: CommandLine, ledger: Ledger, tmp_path: Path) -> None:
+    """As long as a name can be, and one that is no text."""
+    for name, kept in ((b"\xff.plan", "a"), ("語".encode() * 83 + b".plan", "b")):
+        ledger.finished("0", kept)
+        path = os.fsdecode(bytes(tmp_path) + b"/" + name)
+        cli.json("plan", *REAP, "-o", path)
+        assert applied(cli, Path(path))["keep"] > 0
+        assert ledger.handles() == [kept]
 
 
 def test_guards_are_lifted_anew(cli: CommandLine, ledger: Ledger, path: Path) -> None:
@@ -333,6 +373,11 @@ def test_slips_are_refused(cli: CommandLine, ledger: Ledger, path: Path, tmp_pat
     cli.json(*reap, "--keep", "1")
     whole = path.read_bytes()
     assert "is there already" in cli.refusal(*reap, "--keep", "1")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    onto = (*reap[:4], "--keep", "1", "-o", str(pipe), "--force")
+    assert "is no plain file" in cli.refusal(*onto)
+    pipe.unlink()
     assert "is a folder" in cli.refusal(*reap[:4], "--keep", "1", "-o", str(tmp_path))
     nowhere = str(tmp_path / "none" / "a.plan")
     assert "a folder that is not there" in cli.refusal(*reap[:4], "--keep", "1", "-o", nowhere)

@@ -117,7 +117,7 @@ def test_failures_are_told_and_the_exit_code_says_so(
 
     assert drain.process.returncode == 1
     assert report(drain) == {"released": 1, "failed": 1}
-    assert "1 releases failed and are tried again; `releases list` says why" in drain.log
+    assert "1 release failed and is tried again; `releases list` says why" in drain.log
     assert entries(ledger, "session_id, attempts") == [("bad", 1)]
 
 

@@ -312,7 +312,7 @@ def apply(
     database: ExplainingDatabase, work: Work, rows: Sequence[PlannedRow], stamp: Stamp
 ) -> None:
     assert rows
-    [done] = Application(database, work, rows, stamp, BATCH, {}).batches()
+    [done] = Application(database, work, rows, stamp, BatchSize(BATCH, scopes=BATCH), {}).batches()
     assert done.rows
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from store.holds import Hold, place
 from store.named_flip import NamedFlip
 from store.named_reap import NamedReap
 from store.named_reconcile import NamedReconciliation
-from store.named_releases import NamedOutbox
+from store.named_releases import NamedOutbox, look_at_named
 from store.pauses import place as pause
 from store.plans import PlannedRow, list_flip, list_reap, list_reconcile, list_releases
 from store.reap import RELEASE_DELAY, preview_reap
@@ -27,6 +28,7 @@ from tests.race.conftest import Crew
 from tests.race.jobs import PATIENT, Jobs, SteppedDatabase
 from tests.race.rows import NOW, Rows, kind_of
 from tests.race.writer import Writer
+from tests.store.misbehaving import misbehaving
 
 AGE = 60_000
 LEASE = 60_000
@@ -77,7 +79,7 @@ class Applier:
     ) -> dict[str, int]:
         stamp = Stamp(NOW, uuid4())
         work = make(self.database, stamp, guards)
-        application = Application(self.database, work, plan, stamp, self.size.rows, {})
+        application = Application(self.database, work, plan, stamp, self.size, {})
         counted = self._counted(work.job, application.batches())
         assert counted == self._rows.journal(stamp.run_id)
         assert sum(counted.values()) == len(plan)
@@ -99,10 +101,14 @@ class Applier:
     def _counted(self, job: str, batches: Iterable[Done]) -> dict[str, int]:
         counted: Counter[str] = Counter()
         for done in batches:
-            assert not done.failing
             for (arm, cause), n in done.by_kind.items():
                 counted[kind_of(job, arm, cause)] += n
         return dict(+counted)
+
+
+def breaking(limit: int) -> Guards:
+    """Breakers and nothing else."""
+    return replace(UNGUARDED, breakers=True, breaker_rows=limit)
 
 
 @pytest.fixture
@@ -170,6 +176,53 @@ def test_a_revival_between_judgement_and_delete_saves_its_row(
 
     assert applier.apply(reaping, plan) == {"reap/max_age": 1, LOST: 1}
     assert rows.handles() == ["a"]
+
+
+def test_a_row_that_was_lost_leaves_room_for_the_next(
+    rows: Rows, writer: Writer, applier: Applier
+) -> None:
+    """What somebody else changed first opens no breaker: what may go goes, and no more."""
+    rows.finished("a", "b")
+    rows.finished("c", "d", "e", scope="t")
+    plan = applier.plan(reaping)
+
+    def revive() -> None:
+        writer.begin_revival("a")
+        writer.commit()
+
+    applier.database.after("reap_named", revive)
+
+    counted = applier.apply(reaping, plan, breaking(1))
+
+    assert counted == {"reap/max_age": 2, LOST: 1, "reap/skipped/breaker": 2}
+    assert (rows.handles("s"), rows.handles("t")) == (["a"], ["d", "e"])
+    assert rows.query("select scope from maintenance.breakers") == [{"scope": "t"}]
+
+
+def test_each_row_counts_once_where_its_scope_is_given_up(
+    rows: Rows, applier: Applier, ledger: tuple[str, Database]
+) -> None:
+    """Those that were not tried any more are passed over as well, and the others go."""
+    applier.size = BatchSize(rows=8)
+    rows.finished(*(f"poisoned {n:02}" for n in range(25)))
+    rows.finished("other", scope="t")
+    plan = applier.plan(reaping)
+
+    with misbehaving(*ledger):
+        counted = applier.apply(reaping, plan)
+
+    assert counted == {"reap/skipped/failing": 25, "reap/max_age": 1}
+
+
+def test_a_batch_has_no_more_scopes_than_is_set(rows: Rows, applier: Applier) -> None:
+    applier.size = BatchSize(scopes=1)
+    rows.finished("a")
+    rows.finished("b", scope="t")
+
+    assert applier.apply(reaping, applier.plan(reaping)) == {"reap/max_age": 2}
+
+    batches = rows.query("select count(distinct batch) as n from maintenance.journal")
+    assert batches == [{"n": 2}]
 
 
 @pytest.mark.parametrize("guards", GUARDED, ids=["guarded", "all lifted"])
@@ -333,3 +386,45 @@ def test_transcripts_that_are_held_named_or_gone_since_the_plan_stay(
         "release_sessions/lost_race": 2,
     }
     assert rows.transcripts() == ["b", "c"]
+
+
+def test_a_spent_plan_of_releases_holds_nobody_up(
+    rows: Rows, applier: Applier, other: Applier
+) -> None:
+    """Each few entries are a batch of their own: a hold is placed after the first of them."""
+    rows.queue(*"abcdef")
+    for session in "abcdef":
+        rows.session(session)
+    with applier.database.transaction(read_only=True) as tx:
+        plan = [*list_releases(tx, None, NOW, "postgres")]
+    rows.query("delete from maintenance.session_releases returning 1")
+    stamp = Stamp(NOW, uuid4())
+    drained = release_sessions(
+        applier.database,
+        None,
+        stamp,
+        Drain(batch=2),
+        uuid4,
+        lambda: 0.0,
+        NamedOutbox(plan, stamp),
+    )
+
+    next(drained)
+    assert hold(other.database).in_force
+    pause(other.database, ["release_sessions"], None, "stop", "ada")
+
+    assert len([*drained]) <= 1
+    assert rows.journal(stamp.run_id) == {"release_sessions/lost_race": 2}
+
+
+def test_a_transcript_of_several_entries_goes_and_counts_once(rows: Rows, applier: Applier) -> None:
+    """As the dry run says."""
+    rows.queue("a", "a", "b")
+    for session in "ab":
+        rows.session(session)
+    with applier.database.transaction(read_only=True) as tx:
+        plan = [*list_releases(tx, None, NOW, "postgres")]
+        seen = look_at_named(tx, plan, NOW, "postgres")
+
+    assert seen == {("s", "released", None): 2}
+    assert applier.release(plan) == {"release_sessions/released": 2}

@@ -86,6 +86,8 @@ class Diagnosed:
         *,
         url: str | None = None,
         own_time: Callable[[], float] = time.time,
+        needed: needs.Needs = NEEDS,
+        purpose: str = "worker",
         **thresholds: Any,
     ) -> Findings:
         """Every finding by the name of its check."""
@@ -93,7 +95,7 @@ class Diagnosed:
         by_check: Findings = defaultdict(list)
         pool = Limits(statement_timeout=limits.statement_timeout, pool_size=1)
         with Database(url or self.url, self.schema, pool) as database:
-            deployment = Deployment(NEEDS, SCHEDULE, own_time, limits)
+            deployment = Deployment(needed, SCHEDULE, own_time, purpose, limits)
             for check, finding in diagnose(database, deployment):
                 by_check[check].append(finding)
         return by_check

@@ -16,12 +16,13 @@ from store.diagnosis.schema import own_columns
 from store.grants import statements
 from store.indexes import create_missing_indexes
 from store.migrate import shipped
-from store.needs import DOCTOR
+from store.needs import DOCTOR, exporter
 from tests.conftest import Servers
 from tests.ledgers import VERSIONS, Layout, fresh_database
 from tests.servers import postgres_15_bin, standby_of, throwaway_postgres
 from tests.store.diagnosed import NEEDS, SCHEDULE, Diagnosed, Findings, spoilt
 from tests.waiting import wait_until
+from worker.readings import PREVIEWED_JOBS
 
 NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 ROLE = f"doctored_{os.getpid()}"
@@ -290,6 +291,67 @@ def test_a_fault(sound: Diagnosed, fault: str) -> None:
     [finding] = bad[check]
     assert (finding.state, said in finding.found) == (state, True), finding
     assert finding.remedies
+
+
+NOTHING_TO_SAY = {
+    "the ledger": (
+        "drop table public.background_agents, public.checkpoints, public.agent_sessions",
+        {"collations", "indexes", "heartbeat", "fillfactor", "autovacuum", "dead rows"},
+    ),
+    "the worker's own": (
+        "drop schema maintenance cascade",
+        {"own indexes", "autovacuum", "dead rows"},
+    ),
+    "both": (
+        (
+            "drop table public.background_agents, public.checkpoints, public.agent_sessions;"
+            " drop schema maintenance cascade"
+        ),
+        {
+            *("columns", "collations", "privileges", "indexes", "own indexes", "heartbeat"),
+            *("fillfactor", "autovacuum", "dead rows"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("family", NOTHING_TO_SAY)
+def test_nothing_is_said_of_tables_that_are_not_there(sound: Diagnosed, family: str) -> None:
+    """They are one error; whatever else would be asked of them is not vouched for."""
+    statement, unseen = NOTHING_TO_SAY[family]
+    sound.do(statement)
+
+    bad = spoilt(sound.look())
+
+    assert {f.state for f in bad.pop("tables")} == {"error"}
+    assert {finding.state for found in bad.values() for finding in found} == {"not made"}
+    for check in unseen:
+        [finding] = bad[check]
+        assert finding.found.startswith("not looked at: there is no table "), check
+    assert {"privileges", "approvals" if family == "the ledger" else "ticks"} <= {*bad}
+
+
+EXPORTER = exporter("postgres", PREVIEWED_JOBS)
+
+
+def test_a_role_that_only_reads(sound: Diagnosed) -> None:
+    """It is judged by what it is for; that nothing may be written there is no fault."""
+    sound.do(
+        f"create role {ROLE} login password 'x'",
+        *statements(EXPORTER, "public", ROLE),
+        f"alter database {sound.name} set default_transaction_read_only = on",
+    )
+    url = make_conninfo(sound.url, user=ROLE, password="x")
+    try:
+        found = sound.look(url=url, needed=EXPORTER, purpose="exporter")
+        of_a_worker = spoilt(sound.look(url=url))
+    finally:
+        sound.do(f"drop owned by {ROLE}", f"drop role {ROLE}")
+
+    assert spoilt(found) == {}
+    assert found["writable"][0].found.endswith("which is enough: exporter only reads")
+    assert found["privileges"][0].found.endswith("has all that is needed for: exporter")
+    assert {*of_a_worker} == {"writable", "privileges"}
 
 
 def test_a_beat_that_is_a_little_late(sound: Diagnosed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,5 +36,26 @@ def list_actions(job: str | None, limit: int, *, as_json: bool) -> int:
 
 
 def _row(each: Action) -> tuple[object, ...]:
-    why = each.detail.get("reason") or None
-    return (show.when(each.at), each.actor, each.action, each.job, each.scope, each.handle, why)
+    who, what, reason = each.actor, did(each), why(each)
+    return (show.when(each.at), who, what, each.job, each.scope, each.handle, reason)
+
+
+def did(act: Action) -> str:
+    """What was done, with the number of the hold that it was about."""
+    if isinstance(act.detail, dict) and "hold" in act.detail:
+        return f"{act.action} (hold {act.detail['hold']})"
+    return act.action
+
+
+def why(act: Action) -> object:
+    """Why, in the words of whoever did it; None: that was not said.
+
+    A detail that is none of ours is given as it is.
+    """
+    detail = act.detail
+    if not isinstance(detail, dict):
+        return None if detail is None else json.dumps(detail, ensure_ascii=False)
+    # WHY: what 0.2.0 wrote of a resume first was the reason of the pause.
+    if act.action == "resume" and "paused_for" not in detail:
+        return None
+    return detail.get("reason") or None

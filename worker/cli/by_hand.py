@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -13,12 +14,15 @@ import click
 from worker.cli import show
 from worker.cli.asked import Asked
 from worker.cli.failures import DONE, FAILED, complain, say
+from worker.cli.named_scopes import doubt_scopes
 from worker.cli.pause import concerning, sentences
 from worker.cli.target import finishing_the_batch, ledger, requested_by
+from worker.wording import counted, span_of_ms
 
 if TYPE_CHECKING:
     from config.policy import Policy
     from config.settings import Settings
+    from store.pauses import Pause
     from store.runs import Run
     from worker.context import Process
 
@@ -30,8 +34,10 @@ _REMEDY: Final = {
 _WITHOUT_AGENTS: Final = ("release_sessions", "drain_harvest")
 # How many scopes are named in which a breaker held rows back.
 _BREAKERS_NAMED: Final = 5
-# Nothing is flipped in any scope while one of these lasts.
-_HELD_BY_ALL: Final = ("silence", "mass")
+# What a run counts as passed over, where that is no row.
+_PASSED_OVER: Final = {"release_sessions": "transcript", "drain_harvest": "rejection"}
+# A complaint of its own says who or what, and where.
+_COMPLAINED_OF: Final = ("paused", "breaker")
 _ALWAYS_SHOWN: Final[dict[str, tuple[str, ...]]] = {
     "reap": ("max_age", "keep"),
     "flip_stale_running": ("flipped",),
@@ -67,14 +73,6 @@ def perform(
         return _run(process, job, asked, arms, flags)
 
 
-def doubt_scopes(process: Process, scopes: Sequence[str]) -> None:
-    """Note those of the scopes that may be a slip, for no agent is in them."""
-    from store.overview import scopes_without_rows
-
-    for scope in scopes_without_rows(process.database, scopes):
-        say(f"note: scope {show.printable(scope)!r} holds no agents")
-
-
 def _show_nothing(policy: Policy, job: str, asked: Asked) -> None:
     from config.requested import NEEDED_ARMS
 
@@ -97,6 +95,11 @@ def _dry_run(process: Process, job: str, asked: Asked) -> int:
         planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
     for sentence in sentences(concerning(process, job, asked.scopes)):
         say(f"note: {sentence}")
+    passed: Counter[str] = Counter()
+    for each in planned:
+        if each.arm == "skipped" and each.cause not in {None, "paused"}:
+            passed[str(each.cause)] += each.rows
+    _note_passed_over(job, passed)
     rows = sum(each.rows for each in planned if each.arm != "skipped")
     if asked.as_json:
         plans = [asdict(each) for each in planned]
@@ -108,11 +111,11 @@ def _dry_run(process: Process, job: str, asked: Asked) -> int:
     show.table(
         ("SCOPE", "WHAT", "CAUSE", "ROWS", "OLDEST DUE FOR"),
         [
-            (each.scope, each.arm, each.cause, each.rows, show.span(each.oldest_ms))
+            (each.scope, each.arm, each.cause, each.rows, span_of_ms(each.oldest_ms))
             for each in planned
         ],
     )
-    click.echo(f"{job}: {rows} rows in all; a dry run, so nothing was done")
+    click.echo(f"{job}: {counted(rows, 'row')} in all; a dry run, so nothing was done")
     return DONE
 
 
@@ -137,7 +140,9 @@ def _run(
             return None
         if made is None:
             return "looking for what is due"
-        return f"{job}: {made.rows} rows, through with {made.scopes_over} scopes"
+        return (
+            f"{job}: {counted(made.rows, 'row')}, through with {counted(made.scopes_over, 'scope')}"
+        )
 
     with finishing_the_batch(process), show.progress(so_far):
         run = by_hand(
@@ -156,19 +161,42 @@ def _run(
     return told(process, run, asked.scopes, as_json=asked.as_json)
 
 
-def told(process: Process, run: Run, scopes: Sequence[str] | None, *, as_json: bool) -> int:
-    """Say how a run in these scopes went, and what held it back; gives the exit code."""
-    job = run.job
-    code = _show_run(run, as_json=as_json, stopped=process.stopping.is_set())
+def told(
+    process: Process,
+    run: Run,
+    scopes: Sequence[str] | None,
+    *,
+    as_json: bool,
+    then: str = "what is left waits for the next run",
+) -> int:
+    """Say how a run in these scopes went, and what held it back; gives the exit code.
+
+    `then`: what becomes of what is left where it came to no end.
+    """
+    job, report = run.job, dict.fromkeys(_ALWAYS_SHOWN.get(run.job, ()), 0) | run.report
+    paused: list[Pause] = []
+    try:
+        paused = concerning(process, job, scopes)
+    finally:
+        # WHY in any case: what was done is told, though nobody can say what is paused by now.
+        if as_json:
+            show.document(asdict(replace(run, report=report)))
+        else:
+            click.echo(f"{_outcome(run, scopes, paused)}: {show.counts(report)}")
+    code = _say_how(run, stopped=process.stopping.is_set(), then=then)
     tripped = "skipped/breaker" in run.report
     if tripped:
         complain(_tripped(process, run))
-    paused = concerning(process, job, scopes)
+    # WHY only a note otherwise: all that there was to do is done.
+    kept = "skipped/paused" in run.report or _is_all(scopes, paused)
     for sentence in sentences(paused):
-        complain(sentence)
+        if kept:
+            complain(sentence)
+        else:
+            say(f"note: {sentence}")
     if "skipped/paused" in run.report and not paused:
         complain(f"{job} was paused while it ran, and is not any more; run it again")
-    return FAILED if tripped or paused or "skipped/paused" in run.report else code
+    return FAILED if tripped or kept else code
 
 
 def _tripped(process: Process, run: Run) -> str:
@@ -177,22 +205,47 @@ def _tripped(process: Process, run: Run) -> str:
 
     scopes, more = held_back(process.database, run.run_id, _BREAKERS_NAMED)
     named = ", ".join(repr(show.printable(scope)) for scope in scopes)
-    where = f" ({named}{f' and {more} more scopes' if more else ''})" if named else ""
+    others = f" and {counted(more, 'more scope')}" if more else ""
+    where = f" ({named}{others})" if named else ""
+    left = counted(run.report["skipped/breaker"], "row")
     command = run.job.replace("_", "-")
     return (
-        f"breakers{where} left {run.report['skipped/breaker']} rows alone; look whether so many "
-        f"are meant, and let them go with `sema-maintenance {command} --scope S --override "
-        "breakers`"
+        f"breakers{where} left {left} alone; look whether so many are meant, and let them go with "
+        f"`sema-maintenance {command} --scope S --override breakers`"
     )
 
 
-def _show_run(run: Run, *, as_json: bool, stopped: bool) -> int:
-    report = dict.fromkeys(_ALWAYS_SHOWN.get(run.job, ()), 0) | run.report
-    if as_json:
-        show.document(asdict(replace(run, report=report)))
-    else:
-        took = show.span((run.finished_at or run.started_at) - run.started_at)
-        click.echo(f"{run.job} {run.state} in {took}: {show.counts(report)}")
+def _outcome(run: Run, scopes: Sequence[str] | None, paused: Sequence[Pause]) -> str:
+    """How the run ended, in the first words of all: where it was paused, nothing succeeded."""
+    took = span_of_ms((run.finished_at or run.started_at) - run.started_at)
+    how = f"{run.state} in {took}"
+    if run.state != "succeeded" or not (paused or "skipped/paused" in run.report):
+        return f"{run.job} {how}"
+    if _is_all(scopes, paused):
+        return f"{run.job} paused"
+    if "skipped/paused" not in run.report:
+        return f"{run.job} {how}"
+    return f"{run.job} paused in part, elsewhere {how}"
+
+
+def _is_all(scopes: Sequence[str] | None, paused: Sequence[Pause]) -> bool:
+    """Whether the job is paused in all that was asked for."""
+    where = {each.scope for each in paused}
+    return None in where or (scopes is not None and {*scopes} <= where)
+
+
+def _note_passed_over(job: str, passed: Mapping[str, int]) -> None:
+    """What guards and holds kept back, a line for each reason, with what it means and ends it."""
+    from worker.passed_over import in_words
+
+    for reason, rows in passed.items():
+        what = counted(rows, _PASSED_OVER.get(job, "row"))
+        say(f"note: {what} passed over ({reason}): {in_words(job, reason)}")
+
+
+def _say_how(run: Run, *, stopped: bool, then: str) -> int:
+    """What went wrong and what was passed over; gives the exit code."""
+    report = run.report
     if run.error is not None:
         what = "was not done in full" if run.state == "partial" else "failed"
         complain(f"{run.job} {what}: {run.error}")
@@ -200,19 +253,17 @@ def _show_run(run: Run, *, as_json: bool, stopped: bool) -> int:
     if run.job != "release_sessions":
         failed = dead = 0
     if failed > dead:
-        complain(f"{failed - dead} releases failed and are tried again; `releases list` says why")
+        again = counted(failed - dead, "release failed and is", "releases failed and are")
+        complain(f"{again} tried again; `releases list` says why")
     if dead:
+        last = "failed for the last time and"
         complain(
-            f"{dead} releases failed for the last time and are dead; `releases list` says why, and "
-            "`sema-maintenance releases rearm --state dead` lets them be tried again once that is "
-            "mended"
+            f"{counted(dead, f'release {last} is', f'releases {last} are')} dead; `releases list` "
+            "says why, and `sema-maintenance releases rearm --state dead` lets them be tried "
+            "again once that is mended"
         )
-    if held := [cause for cause in _HELD_BY_ALL if f"skipped/{cause}" in report]:
-        say(
-            f"note: what was passed over for {' and '.join(held)} waits until that is over; only "
-            "the schedule's own ticks end such a hold after a while, and no command does; "
-            "--override outage lifts it"
-        )
+    skips = {k.removeprefix("skipped/"): n for k, n in report.items() if k.startswith("skipped/")}
+    _note_passed_over(run.job, {k: n for k, n in skips.items() if k not in _COMPLAINED_OF})
     if run.more:
         why = (
             "was stopped early"
@@ -220,5 +271,5 @@ def _show_run(run: Run, *, as_json: bool, stopped: bool) -> int:
             else "came no further in a whole turn, for rows that it passes over or that another "
             "run has in hand; MAINT_JOB_BUDGET makes turns longer"
         )
-        complain(f"{run.job} {why}; what is left waits for the next run")
+        complain(f"{run.job} {why}; {then}")
     return FAILED if run.state != "succeeded" or run.more or failed else DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from config.errors import PolicyError
     from config.policy import Policy
     from config.settings import Settings
+    from store.database import Database
     from store.diagnosis import Finding
 
 _LABEL: Final = 8
 _INDENT: Final = "          "
+# Of those that `grants` knows: whoever else has no more to do with the database than it says.
+_FOR: Final = ("worker", "operator", "exporter")
 
 
 @click.command(
@@ -32,15 +35,23 @@ _INDENT: Final = "          "
     short_help="Look over everything the worker needs.",
 )
 @options.policy_file
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(_FOR),
+    default="worker",
+    show_default=True,
+    help="What the role that connects is to do.",
+)
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings and checks not made as well.")
 @options.as_json
-def doctor(policy_file: Path | None, strict: bool, as_json: bool) -> int:
+def doctor(policy_file: Path | None, purpose: str, strict: bool, as_json: bool) -> int:
     """Look over database, ledger, broker, policy and schedule; changes nothing.
 
     Each line is ok, a warning (the worker works, but worse than it could) or an error (some of its
     work is not done), with the remedy to copy below it. What could not be looked at is not made. No
-    check reads the whole ledger or takes longer than about two seconds. Exits 1 if there is an
-    error.
+    check reads the whole ledger or takes longer than about two seconds. With --for the role that
+    connects is judged by what `grants --for` gives. Exits 1 if there is an error.
     """
     from config.settings import load_settings
     from worker.logs import configure
@@ -48,22 +59,25 @@ def doctor(policy_file: Path | None, strict: bool, as_json: bool) -> int:
     settings = load_settings()
     configure(settings.log_level, settings.log_format)
     found = _read_policy(settings, policy_file)
-    lines = _everything(settings, found)
     states: Counter[str] = Counter()
     checks: list[dict[str, Any]] = []
-    for together in _with_what_is_alike(lines):
-        states[together[0][1].state] += len(together)
-        if as_json:
-            checks += [{"check": check, **asdict(finding)} for check, finding in together]
-        else:
-            _show(", ".join(check for check, _ in together), together[0][1])
+    with _database(settings) as (database, trouble):
+        of_database = (
+            _away(trouble) if database is None else _looked_at(settings, found, purpose, database)
+        )
+        for together in _with_what_is_alike(_everything(settings, found, of_database)):
+            states[together[0][1].state] += len(together)
+            if as_json:
+                checks += [{"check": check, **asdict(finding)} for check, finding in together]
+            else:
+                _show(", ".join(check for check, _ in together), together[0][1])
     failed = bool(states["error"] or (strict and (states["warning"] or states["not made"])))
     if as_json:
         outcome = "error" if states["error"] else "warning" if states["warning"] else "ok"
         counts = {state: states[state] for state in ("ok", "warning", "error", "not made")}
-        show.document({"outcome": outcome, "counts": counts, "checks": checks})
+        show.document({"for": purpose, "outcome": outcome, "counts": counts, "checks": checks})
     else:
-        click.echo(_summary(states))
+        click.echo(f"{_summary(states)} (for: {purpose})")
     return FAILED if failed else DONE
 
 
@@ -79,38 +93,34 @@ def _read_policy(settings: Settings, policy_file: Path | None) -> Policy | Polic
         return error
 
 
-def _everything(settings: Settings, found: Policy | PolicyError) -> Iterator[tuple[str, Finding]]:
+def _everything(
+    settings: Settings,
+    found: Policy | PolicyError,
+    of_database: Iterable[tuple[str, Finding]],
+) -> Iterator[tuple[str, Finding]]:
     from worker import diagnosis
 
     yield from _named("policy", diagnosis.policy(found))
     yield from _named("transcripts", diagnosis.releases(settings))
     yield from diagnosis.broker(settings)
-    yield from _database(settings, found)
+    yield from of_database
 
 
 def _named(check: str, findings: Iterable[Finding]) -> Iterator[tuple[str, Finding]]:
     return ((check, finding) for finding in findings)
 
 
-def _database(settings: Settings, found: Policy | PolicyError) -> Iterator[tuple[str, Finding]]:
+@contextmanager
+def _database(settings: Settings) -> Iterator[tuple[Database | None, str]]:
+    """The database, and which it is said before anything else; or why there is none."""
     from pydantic import SecretStr
 
-    from config.policy import Policy
-    from store import needs
-    from store.diagnosis import NEEDING_THE_DATABASE, Deployment, diagnose, error, not_made
+    from store.diagnosis import Thresholds
     from worker.context import open_database
     from worker.embedded import EmbeddedUnavailable, embedded_postgres
-    from worker.readings import PREVIEWED_JOBS
-    from worker.schedule import entries
 
-    periods = entries(found.schedule if isinstance(found, Policy) else {})
-    deployment = Deployment(
-        needs.worker(tuple(periods), PREVIEWED_JOBS, settings.release_backend),
-        {job: entry.every for job, entry in periods.items()},
-        time.time,
-    )
     # WHY so short: one slow table is not to hide what is wrong with the others.
-    limits: dict[str, Any] = {"statement_timeout": deployment.thresholds.statement_timeout}
+    limits: dict[str, Any] = {"statement_timeout": Thresholds().statement_timeout}
     with ExitStack() as stack:
         embedded = ""
         if settings.database_url is None:
@@ -118,14 +128,34 @@ def _database(settings: Settings, found: Policy | PolicyError) -> Iterator[tuple
             try:
                 url = stack.enter_context(embedded_postgres(folder, create=False))
             except EmbeddedUnavailable as trouble:
-                yield "database", error(str(trouble))
-                yield from ((name, not_made("needs the database")) for name in NEEDING_THE_DATABASE)
+                yield None, str(trouble)
                 return
             limits["database_url"] = SecretStr(url)
             embedded = f" (embedded, in {folder})"
         database = stack.enter_context(open_database(settings.model_copy(update=limits)))
         say(f"database: {database.describe()}{embedded}")
-        yield from diagnose(database, deployment)
+        yield database, ""
+
+
+def _away(trouble: str) -> Iterator[tuple[str, Finding]]:
+    from store.diagnosis import NEEDING_THE_DATABASE, error, not_made
+
+    yield "database", error(trouble)
+    yield from ((name, not_made("needs the database")) for name in NEEDING_THE_DATABASE)
+
+
+def _looked_at(
+    settings: Settings, found: Policy | PolicyError, purpose: str, database: Database
+) -> Iterator[tuple[str, Finding]]:
+    from config.policy import Policy
+    from store.diagnosis import Deployment, diagnose
+    from worker.cli.grants import needs_for
+    from worker.schedule import entries
+
+    schedule = entries(found.schedule if isinstance(found, Policy) else {})
+    periods = {job: entry.every for job, entry in schedule.items()}
+    deployment = Deployment(needs_for(purpose, settings), periods, time.time, purpose)
+    yield from diagnose(database, deployment)
 
 
 def _with_what_is_alike(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,11 +13,13 @@ import click
 from worker.cli import show
 from worker.cli.asked import Asked
 from worker.cli.failures import DONE, FAILED, say
+from worker.cli.pause import concerning, sentences
 from worker.cli.target import ledger, requested_by
 
 if TYPE_CHECKING:
     from config.policy import Policy
     from config.settings import Settings
+    from store.pauses import Pause
     from worker.context import Process
 
 
@@ -43,9 +47,16 @@ def place(
             requested_by=requested_by(),
         )
         problem = _send(process, request_id)
+        paused = _paused(process, job, asked.scopes)
     if asked.as_json:
         show.document(
-            {"request_id": str(request_id), "job": job, "state": "queued", "problem": problem}
+            {
+                "request_id": str(request_id),
+                "job": job,
+                "state": "queued",
+                "problem": problem,
+                "paused": None if paused is None else [asdict(each) for each in paused],
+            }
         )
     else:
         click.echo(
@@ -54,7 +65,26 @@ def place(
         )
     if problem is not None:
         say(f"note: {problem}; the request stands, and a worker looks for such every 30 s")
+    for sentence in sentences(paused or ()):
+        say(f"note: {sentence}")
+    if paused:
+        say(
+            f"note: until {job} is resumed the request does nothing there; what a worker takes "
+            "before has to be asked for again"
+        )
     return DONE
+
+
+def _paused(process: Process, job: str, scopes: Sequence[str] | None) -> list[Pause] | None:
+    """The pauses that keep the request from being done; None: that cannot be read from here.
+
+    WHY tried at all: to ask takes INSERT on the requests, and nothing else.
+    """
+    from store.errors import StoreError
+
+    with suppress(StoreError):
+        return concerning(process, job, scopes)
+    return None
 
 
 def _send(process: Process, request_id: uuid.UUID) -> str | None:

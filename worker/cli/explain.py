@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import options, show
+from worker.cli.actions import did, why
 from worker.cli.failures import DONE, FAILED, complain, say
 from worker.cli.target import ledger
 
@@ -132,7 +133,7 @@ def _lines(known: Known) -> Iterator[str]:
             if each.still
         ]
         yield from _section(f"seen at revision {record.rev}", seen)
-    yield from _section("outbox", [_left(each) for each in facts.left])
+    yield from _section("outbox", [_left(each, known.now) for each in facts.left])
     yield from _section("done by persons", [_action(each) for each in facts.actions])
     if facts.record is None:
         yield from _section("holds", [_hold(each) for each in facts.holds])
@@ -156,6 +157,8 @@ def _at(at_ms: int | None) -> str:
 
 
 def _row(known: Known) -> list[str]:
+    from worker.wording import span_of_ms
+
     record = known.facts.record
     assert record is not None  # noqa: S101 - the caller's
     lines = [f"{record.status}, at revision {record.rev}"]
@@ -167,7 +170,7 @@ def _row(known: Known) -> list[str]:
             lines.append("nobody wrote when it settled: it is aged by when it was last written")
         else:
             ago = known.now - record.settled_at
-            past = f"{show.span(ago)} ago" if ago >= 0 else f"{show.span(-ago)} ahead"
+            past = f"{span_of_ms(ago)} ago" if ago >= 0 else f"{span_of_ms(-ago)} ahead"
             lines.append(f"settled {_at(record.settled_at)} ({past} by the database's clock)")
     if record.park_claim_id is not None:
         lines.append("somebody has claimed to resume it")
@@ -186,12 +189,13 @@ def _approval(known: Known) -> list[str]:
 
 
 def _course(known: Known, course: Course) -> list[str]:
-    from config.durations import format_duration
-    from worker.explained import PASSED_OVER, does
+    from worker.explained import does
+    from worker.passed_over import in_words
+    from worker.wording import span
 
     outlook = course.outlook
     last = "none yet" if course.last_tick is None else _at(course.last_tick)
-    lines = [f"ticks every {format_duration(course.every)}; the last one: {last}"]
+    lines = [f"ticks every {span(course.every)}; the last one: {last}"]
     if not course.asked:
         lines.append(f"the policy ({known.policy.source}) gives it nothing to do in this scope")
     if outlook.due_at is not None and outlook.due_at > known.now:
@@ -200,7 +204,7 @@ def _course(known: Known, course: Course) -> list[str]:
         lines.append("due now")
     if outlook.now is not None and not outlook.now.acts:
         cause = str(outlook.now.cause)
-        lines.append(f"passed over now ({cause}): {PASSED_OVER.get(cause, cause)}")
+        lines.append(f"passed over now ({cause}): {in_words(course.job, cause)}")
     if outlook.then is not None and outlook.acts_at is not None:
         at = "now" if outlook.acts_at <= known.now else f"from {_at(outlook.acts_at)} on"
         seen = ", once it has been seen unmoved until then" if outlook.to_be_seen else ""
@@ -208,26 +212,31 @@ def _course(known: Known, course: Course) -> list[str]:
     return lines + [f"in the way: {each.what}" for each in course.obstacles]
 
 
-def _left(left: Any) -> str:
+def _left(left: Any, now: int) -> str:
+    from worker.wording import counted
+
     transcript = "no transcript" if left.session_id is None else f"transcript {left.session_id}"
     kept = (
         "nothing of the row is kept"
         if left.restorable_until is None
+        else f"the row was kept until {_at(left.restorable_until)}"
+        if left.restorable_until <= now
         else f"the row is kept until {_at(left.restorable_until)}: `sema-maintenance restore` "
         "brings it back"
     )
     error = "" if left.last_error is None else f"; last error: {left.last_error}"
     return (
         f"deleted {_at(left.deleted_at)} in run {left.run_id}; {transcript}, {left.state}, due "
-        f"{_at(left.not_before)}, tried {left.attempts} times{error}; {kept}"
+        f"{_at(left.not_before)}, tried {counted(left.attempts, 'time')}{error}; {kept}"
     )
 
 
 def _action(act: Any) -> str:
     on = "its scope" if act.handle is None else "it"
     job = "" if act.job is None else f" {act.job}"
-    said = f" ({act.detail['reason']})" if "reason" in act.detail else ""
-    return f"{_at(act.at)}: {act.actor}: {act.action}{job} on {on}{said}"
+    reason = why(act)
+    said = "" if reason is None else f" ({reason})"
+    return f"{_at(act.at)}: {act.actor}: {did(act)}{job} on {on}{said}"
 
 
 def _hold(hold: Any) -> str:

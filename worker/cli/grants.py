@@ -44,7 +44,7 @@ def grants(role: str, purpose: str, as_json: bool) -> int:
     from store.grants import privileges, seeing_other_sessions, statements
 
     settings = load_settings()
-    needs = _needs(purpose, settings)
+    needs = needs_for(purpose, settings)
     found = statements(needs, settings.ledger_schema, role)
     if purpose == "worker" and settings.replication_lag_max is not None:
         # WHY: it is how far the standbys are that it has to see.
@@ -62,7 +62,8 @@ def grants(role: str, purpose: str, as_json: bool) -> int:
     return DONE
 
 
-def _needs(purpose: str, settings: Settings) -> Needs:
+def needs_for(purpose: str, settings: Settings) -> Needs:
+    """What a role needs for one of the purposes by which this command calls them."""
     from store import needs
     from worker.readings import PREVIEWED_JOBS
     from worker.schedule import entries

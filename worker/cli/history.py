@@ -12,6 +12,7 @@ import click
 from worker.cli import options, show
 from worker.cli.failures import DONE
 from worker.cli.target import ledger
+from worker.wording import counted, span_of_ms
 
 if TYPE_CHECKING:
     from store.requests import Request
@@ -131,8 +132,8 @@ def _row(entry: Entry) -> tuple[object, ...]:
             did = "its run is no longer on record"
         state = show.outcome(request.state)
         return (show.when(entry.at), request.job, state, None, _who(entry), did)
-    took = None if run.finished_at is None else show.span(run.finished_at - run.started_at)
-    did = run.error or show.counts(run.report)
+    took = None if run.finished_at is None else span_of_ms(run.finished_at - run.started_at)
+    did = show.did(run)
     return (show.when(run.started_at), run.job, show.outcome(run.state), took, _who(entry), did)
 
 
@@ -143,7 +144,7 @@ def _given(asked: Mapping[str, Any]) -> list[str]:
     words = [f"{arm} {value}" for arm, value in given]
     if scopes is None:
         return [*words, "all scopes"]
-    return [*words, scopes[0] if len(scopes) == 1 else f"{len(scopes)} scopes"]
+    return [*words, scopes[0] if len(scopes) == 1 else counted(len(scopes), "scope")]
 
 
 def _who(entry: Entry) -> str:
@@ -154,7 +155,7 @@ def _who(entry: Entry) -> str:
     if entry.request is not None:
         words += [f"{arm} {value}" for arm, value in _arms(entry.request.policy)]
         scopes = entry.request.scopes
-        words.append("all scopes" if scopes is None else f"{len(scopes)} scopes")
+        words.append("all scopes" if scopes is None else counted(len(scopes), "scope"))
     if entry.run is not None and entry.run.asked is not None:
         words += map(show.printable, _given(entry.run.asked))
     if asked.overrides:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, complain, say
+from worker.cli.named_scopes import refuse_globs
 from worker.cli.target import ledger, requested_by
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -20,6 +23,20 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 100
 _NUMBER_MAX: Final = 2**63 - 1
+# A year of five digits or more, which no calendar here has.
+_FAR_AHEAD: Final = re.compile(r"\+?[0-9]{5,}-[0-9]")
+
+
+class HoldNumber(click.ParamType[int]):
+    """The number of a hold, as `holds list` shows it."""
+
+    name = "hold"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        if not re.fullmatch(r"[0-9]{1,19}", str(value)) or not 0 < int(value) <= _NUMBER_MAX:
+            self.fail(f"{value!r} is no number of a hold; `holds list` shows them.", param, ctx)
+        return int(value)
 
 
 class Until(click.ParamType["timedelta | datetime"]):
@@ -34,12 +51,17 @@ class Until(click.ParamType["timedelta | datetime"]):
         from config.durations import parse_duration
         from config.errors import ConfigError
 
+        if _FAR_AHEAD.match(value):
+            self._too_far(param, ctx)
         try:
             at = datetime.fromisoformat(value)
         except ValueError:
             pass
         else:
-            return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+            try:
+                return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+            except OverflowError:
+                self._too_far(param, ctx)
         try:
             span = parse_duration(value)
         except ConfigError:
@@ -51,7 +73,19 @@ class Until(click.ParamType["timedelta | datetime"]):
             )
         if not span:
             self.fail("a hold of no length holds nothing; write a span such as 30d.", param, ctx)
+        try:
+            datetime.now(UTC) + span
+        except OverflowError:
+            self._too_far(param, ctx)
         return span
+
+    def _too_far(self, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        self.fail(
+            "a hold ends in the year 9999 at the latest; leave --until out to hold until it is "
+            "released.",
+            param,
+            ctx,
+        )
 
 
 @click.group(
@@ -74,7 +108,7 @@ def holds() -> None:
 @click.argument("scope", type=options.Scope())
 @click.argument("handle", type=options.Name(), required=False)
 @click.option(
-    "--reason", type=options.Name(), required=True, metavar="TEXT", help="Why, for whoever asks."
+    "--reason", type=options.Reason(), required=True, metavar="TEXT", help="Why, for whoever asks."
 )
 @click.option(
     "--until",
@@ -95,6 +129,7 @@ def place_hold(
     from store.needs import PLACE_HOLD
 
     with ledger(PLACE_HOLD) as process:
+        refuse_globs(process, [scope])
         hold = place(process.database, scope, handle, reason, requested_by(), until)
         leaving = _leaving(process, scope)
         there = is_there(process.database, scope, handle)
@@ -107,8 +142,8 @@ def place_hold(
         say(f"note: the {what} now; whatever comes under that name is held")
     if leaving:
         complain(
-            f"{leaving} transcripts of the scope were being released before, and nobody has said "
-            "that this is over; they may go yet, and `releases list` shows what is left"
+            f"{counted(leaving, 'transcript')} of the scope may go yet: being released before, and "
+            "nobody has said that this is over; `releases list` shows what is left"
         )
     return FAILED if leaving else DONE
 
@@ -168,8 +203,8 @@ def list_all(scope: str | None, over_too: bool, limit: int, as_json: bool) -> in
 @holds.command(
     "release", epilog="Example: sema-maintenance holds release 12 --reason 'case 4711 is closed'"
 )
-@click.argument("number", type=click.IntRange(1, _NUMBER_MAX), metavar="HOLD")
-@click.option("--reason", type=options.Name(), metavar="TEXT", help="Why, for the record.")
+@click.argument("number", type=HoldNumber(), metavar="HOLD")
+@click.option("--reason", type=options.Reason(), metavar="TEXT", help="Why, for the record.")
 @options.as_json
 def release_hold(number: int, reason: str | None, as_json: bool) -> int:
     """Release the hold of this number, which `holds list` shows.

@@ -15,6 +15,7 @@ import click
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, say
 from worker.cli.target import BetweenBatches, ledger
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from store.ledger_io import Refused
@@ -57,7 +58,8 @@ def import_(file: BinaryIO, stop_on_error: bool, verbose: bool, as_json: bool) -
         ledger(IMPORT) as process,
         BetweenBatches() as between,
         show.progress(
-            lambda: f"{read} lines read, {refusals.number} refused", lambda: _share_read(file)
+            lambda: f"{counted(read, 'line')} read, {refusals.number} refused",
+            lambda: _share_read(file),
         ),
     ):
         try:
@@ -107,7 +109,9 @@ class Refusals:
         """Say how many there were of each kind, where not all were told."""
         if self._told is None or self.number <= self._told:
             return
-        say(f"{self._name}: {self.number} lines refused in all; --verbose tells of each:")
+        say(
+            f"{self._name}: {counted(self.number, 'line')} refused in all; --verbose tells of each:"
+        )
         for kind, number in self.by_kind.most_common():
             say(f"  {number}: {kind}")
 
@@ -175,13 +179,13 @@ def export(
 
         lines = export_lines(process.database, tuple(dict.fromkeys(scopes)) or None, kinds)
         written = _write(file, lines)
-    say(f"{written} lines written")
+    say(f"{counted(written, 'line')} written")
     return DONE
 
 
 def _write(file: BinaryIO, lines: Iterator[str]) -> int:
     written = 0
-    with show.progress(lambda: f"{written} lines written"):
+    with show.progress(lambda: f"{counted(written, 'line')} written"):
         for line in lines:
             file.write(line.encode() + b"\n")
             written += 1
@@ -204,7 +208,9 @@ def _written(output: Path | None) -> Iterator[BinaryIO]:
             return
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
-            with partial.open("xb") as file:
+            # WHY its owner's alone: agents and transcripts are what tenants wrote.
+            own = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(own, "wb") as file:
                 yield file
                 os.fsync(file.fileno())
             partial.replace(target)

@@ -31,7 +31,8 @@ JOBS: Final = (
 _COUNT_MAX: Final = 2**63 - 1
 
 
-def _or_meant(name: str, known: tuple[str, ...]) -> str:
+def or_meant(name: str, known: tuple[str, ...]) -> str:
+    """What a person who wrote the name may have meant, as the end of a sentence."""
     close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else f"it is one of {', '.join(known)}."
 
@@ -52,18 +53,46 @@ class Name(click.ParamType[str]):
             value.encode()
         except UnicodeEncodeError:
             self.fail("that is not UTF-8 text.", param, ctx)
+        if "\0" in value:
+            self.fail("it contains a NUL character, which Postgres cannot store.", param, ctx)
         return value
 
 
 class Scope(Name):
-    """A tenant's name: any text but an empty one."""
+    """A tenant's name: any text but an empty one, that the ledger can have a row of.
+
+    `of_any_size`: also one that it cannot, where something may be on record under it.
+    """
 
     name = "scope"
 
+    def __init__(self, *, of_any_size: bool = False) -> None:
+        self.of_any_size = of_any_size
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text itself."""
+        from store.records import KEY_BYTES_MAX
+
         if not value:
             self.fail("a scope cannot be empty.", param, ctx)
+        scope = super().convert(value, param, ctx)
+        size = len(scope.encode())
+        if size > KEY_BYTES_MAX and not self.of_any_size:
+            self.fail(f"scope is {size} bytes; an index holds {KEY_BYTES_MAX}.", param, ctx)
+        return scope
+
+
+class Reason(Name):
+    """Why a person does something, for whoever asks: a sentence, and no file."""
+
+    name = "reason"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text itself."""
+        from store.holds import too_long
+
+        if problem := too_long(value):
+            self.fail(f"reason {problem}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -112,7 +141,7 @@ class Guard(click.ParamType[str]):
         if value in _GUARDS_THAT_STAY:
             self.fail(f"{value!r} cannot be lifted by anything.", param, ctx)
         if value not in known:
-            self.fail(f"there is no guard {value!r}; {_or_meant(value, known)}", param, ctx)
+            self.fail(f"there is no guard {value!r}; {or_meant(value, known)}", param, ctx)
         if self.job is not None and (problem := not_lifted(self.job, [value])):
             self.fail(f"{problem}.", param, ctx)
         return value
@@ -150,7 +179,7 @@ class Job(click.ParamType[str]):
         """The name that its runs bear."""
         name = value.replace("-", "_")
         if name not in JOBS:
-            self.fail(f"there is no job {value!r}; {_or_meant(name, JOBS)}", param, ctx)
+            self.fail(f"there is no job {value!r}; {or_meant(name, JOBS)}", param, ctx)
         return name
 
     def shell_complete(

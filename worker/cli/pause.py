@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,9 @@ from click.shell_completion import CompletionItem
 
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, complain, say
+from worker.cli.named_scopes import doubt_scopes, refuse_globs
 from worker.cli.target import ledger, requested_by
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from store.pauses import Pause
@@ -53,26 +55,47 @@ class PausableJobs(click.ParamType[tuple[str, ...]]):
         return options.completed([*(j.replace("_", "-") for j in _PAUSABLE), ALL], incomplete)
 
 
-def _target(command: Any) -> Any:
+class PausedJobs(PausableJobs):
+    """The same, or a job of another release, which only the pauses in force know."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names that the runs of the jobs bear; as it was written, of one not known here."""
+        known = value == ALL or value.replace("-", "_") in options.JOBS
+        return super().convert(value, param, ctx) if known else (value,)
+
+
+def _target(jobs: PausableJobs, scope: options.Scope) -> Callable[[Any], Any]:
     """The argument and the option that say what is paused or resumed."""
-    return click.argument("jobs", metavar="JOB|all", type=PausableJobs())(
-        click.option(
-            "--scope",
-            "scopes",
-            type=options.Scope(),
-            multiple=True,
-            metavar="S",
-            help="Only in this scope; may be repeated. Without it: everywhere.",
-        )(command)
-    )
+
+    def target(command: Any) -> Any:
+        return click.argument("jobs", metavar="JOB|all", type=jobs)(
+            click.option(
+                "--scope",
+                "scopes",
+                type=scope,
+                multiple=True,
+                metavar="S",
+                help="Only in this scope; may be repeated. Without it: everywhere.",
+            )(command)
+        )
+
+    return target
 
 
 @click.command(
     epilog="Example: sema-maintenance pause reap --scope tenant/acme --reason 'restore under way'",
     short_help="Stop a job, everywhere or in a scope.",
 )
-@_target
-@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever finds it paused.")
+@_target(PausableJobs(), options.Scope())
+@click.option(
+    "--reason",
+    type=options.Reason(),
+    default="",
+    metavar="TEXT",
+    help="Why, for whoever finds it paused.",
+)
 @options.as_json
 def pause(jobs: tuple[str, ...], scopes: tuple[str, ...], reason: str, as_json: bool) -> int:
     """Stop a job, or all, until it is resumed; everywhere, or in the scopes that are named.
@@ -84,13 +107,14 @@ def pause(jobs: tuple[str, ...], scopes: tuple[str, ...], reason: str, as_json: 
     from store.needs import PAUSE
 
     jobs, named = _checked(jobs, scopes)
-    _check_reason(reason)
     with ledger(PAUSE) as process:
         database = process.database
+        refuse_globs(process, named or ())
         placed = pauses.place(database, jobs, named, reason.strip(), requested_by())
         # WHY also what was paused before: whoever asks again wants to know that nothing goes on.
         in_hand = _in_hand(process, jobs, named)
         in_force = pauses.in_force(database, jobs)
+        doubt_scopes(process, named or (), "; it is paused all the same, for when there are any")
     there = [each for each in in_force if _meant(each, named)]
     before = [each for each in there if each not in placed]
     if as_json:
@@ -120,10 +144,10 @@ def _in_hand(process: Process, jobs: Sequence[str], scopes: Sequence[str] | None
         if not pauses.await_batches(process.database, job)
     ]
     if _RELEASE in jobs and (left := pauses.await_claims(process.database, scopes)) is not None:
+        claimed = counted(left.transcripts, "transcript was", "transcripts were")
         problems.append(
-            f"release-sessions is paused, but {left.transcripts} transcripts were claimed before "
-            f"and may yet be deleted until {show.when(left.until)} UTC; wait for that with the "
-            "same command"
+            f"release-sessions is paused, but {claimed} claimed before and may yet be deleted "
+            f"until {show.when(left.until)} UTC; wait for that with the same command"
         )
     return problems
 
@@ -132,7 +156,8 @@ def _in_hand(process: Process, jobs: Sequence[str], scopes: Sequence[str] | None
     epilog="Example: sema-maintenance resume reap --scope tenant/acme",
     short_help="Let a paused job go on.",
 )
-@_target
+# WHY of any size: what is paused must never stay so because of its name.
+@_target(PausedJobs(), options.Scope(of_any_size=True))
 @options.as_json
 def resume(jobs: tuple[str, ...], scopes: tuple[str, ...], as_json: bool) -> int:
     """Let a paused job, or all, go on; everywhere, or in the scopes that are named.
@@ -145,6 +170,7 @@ def resume(jobs: tuple[str, ...], scopes: tuple[str, ...], as_json: bool) -> int
 
     jobs, named = _checked(jobs, scopes)
     with ledger(RESUME) as process:
+        jobs = _of_any_release(process, jobs)
         lifted = pauses.lift(process.database, jobs, named, requested_by())
         left = pauses.in_force(process.database, jobs)
     still = [each for each in left if each.scope is None] if named else []
@@ -190,11 +216,23 @@ def _checked(
     return tuple(j for j in jobs if j != _WITHOUT_SCOPES), sorted({*scopes})
 
 
-def _check_reason(reason: str) -> None:
-    try:
-        reason.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError("--reason is not UTF-8 text.") from None
+def _of_any_release(process: Process, jobs: tuple[str, ...]) -> tuple[str, ...]:
+    """The jobs that are meant, with those that only another release knows and that are paused."""
+    from store import pauses
+
+    foreign = {p.job for p in pauses.in_force(process.database)} - {*options.JOBS}
+    if len(jobs) > 1:
+        return tuple(sorted({*jobs} | foreign))
+    [meant] = jobs
+    if meant in options.JOBS:
+        return jobs
+    found = tuple(sorted(job for job in foreign if command_of(job) == command_of(meant)))
+    if not found:
+        raise click.UsageError(
+            f"there is no job {meant!r}, and none of that name is paused; "
+            f"{options.or_meant(meant.replace('-', '_'), options.JOBS)}"
+        )
+    return found
 
 
 def _meant(pause: Pause, named: Sequence[str] | None) -> bool:
@@ -217,7 +255,8 @@ def sentences(pauses: Sequence[Pause]) -> Iterable[str]:
     for each in pauses[:_SAID]:
         yield f"{said(each)}; {_remedy(each)}"
     if (more := len(pauses) - _SAID) > 0:
-        yield f"{more} more pauses are in force; `sema-maintenance status` lists them"
+        others = counted(more, "more pause is", "more pauses are")
+        yield f"{others} in force; `sema-maintenance status` lists them"
 
 
 def said(pause: Pause) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from contextlib import closing
@@ -16,10 +17,12 @@ from click.shell_completion import CompletionItem
 from store.guards import not_lifted
 from worker.cli import options, show
 from worker.cli.asked import Asked, policy_of
-from worker.cli.by_hand import doubt_scopes, told
+from worker.cli.by_hand import told
 from worker.cli.failures import DONE, FAILED, say
+from worker.cli.named_scopes import doubt_scopes
 from worker.cli.pause import concerning, sentences
 from worker.cli.target import finishing_the_batch, ledger, requested_by
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -196,7 +199,7 @@ def _plan(
             nonlocal rows
             rows = count
 
-        with show.progress(lambda: f"{job}: {rows} rows planned"):
+        with show.progress(lambda: f"{job}: {counted(rows, 'row')} planned"):
             made = planned.make(
                 process,
                 job,
@@ -219,7 +222,8 @@ def _show_plan(made: Made, path: Path, *, as_json: bool) -> None:
         show.document(
             {
                 **asdict(made.header),
-                "file": str(path),
+                # WHY decoded: a name need not be text, and JSON is.
+                "file": os.fsencode(path).decode(errors="replace"),
                 "rows": made.written.rows,
                 "digest": made.written.digest,
                 "reasons": dict(sorted(made.reasons.items())),
@@ -233,7 +237,10 @@ def _show_plan(made: Made, path: Path, *, as_json: bool) -> None:
     for cause, rows in left.items():
         click.echo(f"left alone for {cause}: {rows}")
     file = show.printable(str(path))
-    click.echo(f"{job}: {made.written.rows} rows planned in {file}, sha256 {made.written.digest}")
+    click.echo(
+        f"{job}: {counted(made.written.rows, 'row')} planned in {file}, "
+        f"sha256 {made.written.digest}"
+    )
 
 
 @click.command(
@@ -305,7 +312,7 @@ def _apply(path: Path, asked: Asked, policy_file: Path | None) -> int:
                     say(f"note: {sentence}")
                 _show_preview(job, became, as_json=asked.as_json)
                 return DONE
-            if not asked.is_meant(f"Apply this plan of {job}, {opened.rows} rows?"):
+            if not asked.is_meant(f"Apply this plan of {job}, {counted(opened.rows, 'row')}?"):
                 return FAILED
             rows = 0
 
@@ -315,7 +322,10 @@ def _apply(path: Path, asked: Asked, policy_file: Path | None) -> int:
 
             with (
                 finishing_the_batch(process),
-                show.progress(lambda: f"{job}: through with {rows} of {opened.rows} rows"),
+                show.progress(
+                    lambda: f"{job}: through with {rows:,} of {counted(opened.rows, 'row')}",
+                    lambda: rows / opened.rows if opened.rows else None,
+                ),
             ):
                 run = planned.carry_out(
                     process,
@@ -325,7 +335,13 @@ def _apply(path: Path, asked: Asked, policy_file: Path | None) -> int:
                     overrides=asked.overrides,
                     through=through,
                 )
-            return told(process, run, opened.header.scopes, as_json=asked.as_json)
+            return told(
+                process,
+                run,
+                opened.header.scopes,
+                as_json=asked.as_json,
+                then="apply the plan again for what is left",
+            )
 
 
 def _show_preview(job: str, became: Counter[tuple[str, str, str | None]], *, as_json: bool) -> None:
@@ -338,4 +354,4 @@ def _show_preview(job: str, became: Counter[tuple[str, str, str | None]], *, as_
         return
     if rows:
         show.table(("SCOPE", "WHAT", "CAUSE", "ROWS"), rows)
-    click.echo(f"{job}: {done} rows in all; a dry run, so nothing was done")
+    click.echo(f"{job}: {counted(done, 'row')} in all; a dry run, so nothing was done")

@@ -13,6 +13,7 @@ from worker.cli import options, show
 from worker.cli.asked import Asked
 from worker.cli.failures import DONE, FAILED
 from worker.cli.target import finishing_the_batch, ledger, requested_by
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from store.releases import Aside, State
@@ -120,8 +121,13 @@ def rearm_releases(
     if as_json:
         show.document({"state": state, "rearmed": count, "stopped_early": not whole})
     else:
-        click.echo(f"{count} {state} entries are due again{'' if whole else '; stopped early'}")
+        click.echo(f"{_due_again(count, state)}{'' if whole else '; stopped early'}")
     return DONE if whole else FAILED
+
+
+def _due_again(count: int, *state: str) -> str:
+    one, many = (" ".join([*state, what]) for what in ("entry is", "entries are"))
+    return f"{counted(count, one, many)} due again"
 
 
 def _rearm(
@@ -139,7 +145,7 @@ def _rearm(
     run = runs.open_run(database, outbox.REARM, requested_by(), (), uuid.uuid4(), asked=asked)
     stamp = Stamp(run.started_at, run.run_id, live=True)
     try:
-        with finishing_the_batch(process), show.progress(lambda: f"{count} entries are due again"):
+        with finishing_the_batch(process), show.progress(lambda: _due_again(count)):
             for rearmed in outbox.rearm(database, state, scope, session, stamp):
                 count += rearmed
                 if process.stopping.is_set():

@@ -11,6 +11,7 @@ import click
 from worker.cli import options, show
 from worker.cli.failures import DONE, FAILED, complain
 from worker.cli.target import finishing_the_batch, ledger, requested_by
+from worker.wording import counted
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -134,7 +135,8 @@ def erase(scope: str, yes: bool, as_json: bool) -> int:
     if as_json:
         show.document({"scope": scope, "erased": erased, "stopped_early": not whole})
     else:
-        click.echo(f"{erased} kept rows are erased{'' if whole else '; stopped early'}")
+        rows = counted(erased, "kept row is", "kept rows are")
+        click.echo(f"{rows} erased{'' if whole else '; stopped early'}")
     return DONE if whole else FAILED
 
 
@@ -143,7 +145,7 @@ def _erase(process: Process, scope: str) -> tuple[int, bool]:
     from store.undo import erase as let_go
 
     count = 0
-    with finishing_the_batch(process), show.progress(lambda: f"{count} kept rows are erased"):
+    with finishing_the_batch(process), show.progress(lambda: f"{count:,} kept rows are erased"):
         for erased in let_go(process.database, scope, requested_by()):
             count += erased
             if process.stopping.is_set():

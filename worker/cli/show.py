@@ -12,12 +12,15 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from config.terminal import is_dumb, wants_colours
 from worker.cli.failures import CLEAR_LINE, progress_shown, say
+
+if TYPE_CHECKING:
+    from store.runs import Run
 
 _GAP: Final = "  "
 _CELL_MIN: Final = 8
@@ -42,15 +45,6 @@ def when(at_ms: int | None) -> str:
     with suppress(OverflowError, ValueError, OSError):
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     return str(at_ms)
-
-
-def span(milliseconds: int) -> str:
-    """A length of time for a person, in one unit."""
-    seconds = milliseconds / 1000
-    for unit, length, enough in (("d", 86_400, 2), ("h", 3600, 2), ("min", 60, 2)):
-        if seconds >= length * enough:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
 
 
 def heard(writer_id: str, ago_ms: int) -> str:
@@ -214,6 +208,15 @@ def _shortened(cell: str, now: datetime) -> str:
 def counts(report: dict[str, int]) -> str:
     """What a run did, in one phrase."""
     return ", ".join(f"{what} {count}" for what, count in report.items()) or "nothing was due"
+
+
+def did(run: Run) -> str:
+    """How a run went, in one phrase; of one that is under way, what is on record by now."""
+    if run.error is not None:
+        return run.error
+    if run.state == "running":
+        return counts(run.report) if run.report else "under way"
+    return f"{counts(run.report)}{', more to do' if run.more else ''}"
 
 
 @contextmanager

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from store.guards import LIFTED_BY
 from worker.cli import options, show
 from worker.cli.failures import DONE
 from worker.cli.pause import said
 from worker.cli.target import ledger
+from worker.passed_over import lifted_by
+from worker.wording import counted, span_of_ms
 
 if TYPE_CHECKING:
     from config.policy import Policy
@@ -29,11 +31,12 @@ _PAUSES_SHOWN = 50
 _BREAKERS_SHOWN = 20
 _BREAKERS_READ = 1000
 _LABEL = 12
+_MS = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Where a job stands. Times and the period in milliseconds; `late`: ticks were missed."""
+    """Where a job stands. Times and the period in milliseconds; `late`: ticks stopped."""
 
     job: str
     period_ms: int
@@ -135,7 +138,7 @@ def _jobs(process: Process) -> list[JobStatus]:
                 period_ms,
                 slot.last_slot if slot else None,
                 present + period_ms,
-                late=slot is not None and slot.last_slot < present - period_ms,
+                late=slot is not None and slot.is_late(now, entry.every // _MS),
                 last_run=runs[0] if runs else None,
             )
         )
@@ -152,7 +155,7 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     if found.holds:
         yield "holds", f"{found.holds} in force; `holds list` shows them"
     for job, scopes in found.failing_scopes.items():
-        where = f"{scopes} scope{'' if scopes == 1 else 's'}"
+        where = counted(scopes, "scope")
         yield "failing", f"{job} in {where}; `history --job {_command(job)}` names them and why"
     for tag, detail in found.memory_warnings.items():
         yield "memory", f"{tag}: {detail}"
@@ -170,11 +173,11 @@ def _job_row(each: JobStatus) -> tuple[object, ...]:
         last = (
             show.when(run.started_at),
             show.outcome(run.state),
-            run.error or show.counts(run.report),
+            show.did(run),
         )
     return (
         each.job,
-        show.span(each.period_ms),
+        span_of_ms(each.period_ms),
         f"{ticked} (late)" if each.late else ticked,
         show.when(each.next_due),
         *last,
@@ -186,13 +189,18 @@ def _backlogs(before_it: Mapping[str, Ahead]) -> Iterator[tuple[str, str]]:
         if each.rows == 0:
             continue
         said = "more rows are due than could be counted in time"
+        if each.problem is not None:
+            yield job, f"what is due cannot be said: {each.problem}"
+            continue
         if each.rows is not None:
-            said = f"{each.rows} rows are due"
+            said = f"{counted(each.rows, 'row is', 'rows are')} due"
         pace = "nothing was done within the last hour"
         if each.done_lately:
-            pace = f"{each.done_lately} were done within the last {show.span(each.lately_ms)}"
+            were = "was" if each.done_lately == 1 else "were"
+            lately = span_of_ms(each.lately_ms)
+            pace = f"{each.done_lately:,} {were} done within the last {lately}"
             if each.left_ms is not None:
-                pace += f", so the rest takes about {show.span(each.left_ms)}"
+                pace += f", so the rest takes about {span_of_ms(each.left_ms)}"
         yield "backlog", f"{job}: {said}; {pace}"
 
 
@@ -223,7 +231,7 @@ def _held(each: Open) -> str:
     if each.holds_until is not None:
         ends = f"{show.when(each.holds_until)} UTC, or its cause is gone before"
     lifted = ""
-    if (name := LIFTED_BY.get(each.reason)) is not None:
+    if (name := lifted_by(each.reason)) is not None:
         lifted = f"; `{_command(each.job)} --scope S --override {name}` lifts it for one run"
     return (
         f"{each.job}: {each.reason} since {show.when(each.opened_at)} UTC, until {ends}: "

@@ -31,7 +31,12 @@ _POLL_S = 0.1
 _SOCKET_PATH_MAX = 103
 # WHY only these: the path goes through a shell, a comma-separated setting and a URL.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./@+-]+")
-_MODEST = {"shared_buffers": "64MB", "max_connections": "50"}
+_MODEST = {
+    "shared_buffers": "64MB",
+    "max_connections": "50",
+    # Whoever forgets a transaction in it is not to keep dead rows there for ever.
+    "idle_in_transaction_session_timeout": "10min",
+}
 
 
 @dataclass(frozen=True, slots=True)

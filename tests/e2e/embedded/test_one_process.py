@@ -52,6 +52,7 @@ def test_the_server_is_private_modest_and_durable(folder: Path) -> None:
                 "fsync",
                 "synchronous_commit",
                 "server_encoding",
+                "idle_in_transaction_session_timeout",
             )
         }
         assert stat.S_IMODE(socket_folder(url).stat().st_mode) == 0o700
@@ -65,6 +66,7 @@ def test_the_server_is_private_modest_and_durable(folder: Path) -> None:
         "fsync": "on",
         "synchronous_commit": "on",
         "server_encoding": "UTF8",
+        "idle_in_transaction_session_timeout": "10min",
     }
 
 

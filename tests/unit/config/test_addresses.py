@@ -4,13 +4,10 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kombu.utils.url import url_to_parts
 from psycopg.conninfo import conninfo_to_dict
 
 from config.addresses import (
     Address,
-    broker_place,
-    broker_url_problem,
     database_url_problem,
     parse_address,
 )
@@ -164,74 +161,3 @@ def test_whatever_is_taken_libpq_can_split(text: str) -> None:
             assert not complaint or complaint.startswith(
                 ("invalid URI query parameter", "invalid connection option")
             )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "memory://",
-        "redis://",
-        "redis://broker:6379/0",
-        "REDIS://broker",
-        "rediss://:p%40%2F@broker:6380/1?ssl_cert_reqs=required",
-        "amqp://u:p@broker:5672//",
-        "amqps://u:p@broker/vhost",
-        "amqp://u:p@one:5672//;amqp://u:p@two:5672//",
-        "redis://[::1]:6379/0",
-    ],
-)
-def test_a_broker_that_the_worker_speaks_is_taken(text: str) -> None:
-    assert broker_url_problem(text) is None
-    assert all(url_to_parts(url).scheme for url in text.split(";"))
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("broker:6379", "does not begin with a scheme such as redis://"),
-        ("s3cret", "does not begin with a scheme such as redis://"),
-        ("redis:/broker", "does not begin with a scheme such as redis://"),
-        ("redis://h;s3cret", "does not begin with a scheme such as redis://"),
-        ("valkey://:s3cret@h", 'has the scheme "valkey", which is none of memory, redis, rediss'),
-        ("sqla+sqlite:///s3cret", 'has the scheme "sqla+sqlite"'),
-        ("http://u:s3cret@h", 'has the scheme "http"'),
-        ("redis://:s3cret@h:port", "cannot be split into user, host, port and name"),
-        ("redis://:s3cret@h:70000", "cannot be split into user, host, port and name"),
-        ("redis://:s3cret/x@h", "cannot be split into user, host, port and name"),
-        ("redis://:s3cret#x@h", "cannot be split into user, host, port and name"),
-        ("amqp://u/s3cret:p@h", "cannot be split into user, host, port and name"),
-        ("amqp://u:s3cret @h", "cannot be split into user, host, port and name"),
-        ("amqp://u:s3cret@[h/", "cannot be split into user, host, port and name"),
-    ],
-)
-def test_a_bad_broker_address_is_described_but_never_quoted(text: str, why: str) -> None:
-    problem = broker_url_problem(text)
-
-    assert problem is not None
-    assert problem.startswith(why)
-    assert "; " in problem
-    assert "s3cret" not in problem
-
-
-@given(st.lists(st.sampled_from([*PIECES, ";redis://", "#"]), max_size=14).map("".join))
-def test_whatever_is_taken_kombu_can_split(text: str) -> None:
-    """Kombu reads the address again when it connects, and fails with pieces of it in the error."""
-    address = f"redis://{text}"
-    if broker_url_problem(address) is None:
-        for url in address.split(";"):
-            assert url_to_parts(url).scheme == "redis"
-
-
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [
-        ("memory://", "memory://"),
-        ("redis://broker:6379/0", "redis://broker:6379/0"),
-        ("redis://:oyster@broker/0?ssl_password=oyster", "redis://broker/0"),
-        ("amqps://sema:oyster@[::1]:5671//", "amqps://[::1]:5671//"),
-        ("amqp://a:oyster@b1/v;amqp://a:oyster@b2/v", "amqp://b1/v;amqp://b2/v"),
-    ],
-)
-def test_place_of_a_broker_has_no_user_and_no_password(url: str, place: str) -> None:
-    assert broker_url_problem(url) is None
-    assert broker_place(url) == place

@@ -477,3 +477,18 @@ def test_two_logins_at_the_broker_are_refused(url: str, problem: str) -> None:
     given = {"MAINT_BROKER_URL": url, "MAINT_BROKER_PASSWORD": "s3cret"}
 
     assert problems_of(given) == (f"MAINT_BROKER_PASSWORD {problem}",)
+
+
+def test_scheme_of_the_broker_is_read_in_small_letters() -> None:
+    """What goes by it need not ask for capitals."""
+    given = {"MAINT_BROKER_URL": "AMQP://h//", "MAINT_BROKER_USER": "me"}
+
+    assert load_settings(given).broker.get_secret_value() == "amqp://me@h//"
+
+
+@pytest.mark.parametrize("name", ["MAINT_BROKER_USER", "MAINT_BROKER_PASSWORD"])
+def test_login_that_is_no_text_is_refused(name: str) -> None:
+    """The environment may hold any bytes; an address cannot."""
+    given = {"MAINT_BROKER_URL": "redis://h", name: "s3cret\udcff"}
+
+    assert problems_of(given) == (f"{name} is no UTF-8 text; write it in UTF-8.",)

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Standing, str, str]] = {
     "away": (away(), "error", "The database has been out of use since 2026-11-30 23:46:54 UTC"),
     "never": (standing(NEVER), "error", "The database has been out of use since 2026-11-30 23:48"),
     "late": (
-        with_past(slots={"reap": Slot(NOW_MS - 600_000, 60_000)}),
+        with_past(slots={"reap": Slot(NOW_MS - 3_600_000, 60_000)}),
         "error",
         "reap has missed its ticks",
     ),
