@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from config.policy import parse_policy
+from config.settings import load_settings
 from tests.chart.rendering import CHART, CI, MINIMAL, Helm, Rendered, with_values
 from tests.chart.test_values import VALUES
 from worker.cli.commands import sema_maintenance
@@ -99,46 +100,49 @@ def test_a_probe_can_be_left_out(helm: Helm) -> None:
     assert "startupProbe" not in helm.template(values).container("Deployment", "worker")
 
 
-def test_migration_is_a_job_named_after_what_it_runs(helm: Helm, minimal: Rendered) -> None:
-    """A Job's pod cannot change: what is the same keeps its name, and what is not has another."""
-    again = helm.template(with_values(MINIMAL, ("worker.replicas", 4)))
-    other = helm.template(with_values(MINIMAL, ("image.tag", "0.3.0")))
-    name = minimal.one("Job")["metadata"]["name"]
+def test_ipv6_addresses_are_written_as_each_reader_takes_them(helm: Helm) -> None:
+    for host in ("fd00::1", "[fd00::1]"):
+        given = dict.fromkeys(("database.host", "broker.host", "http.host"), host)
+        env = helm.template(with_values(MINIMAL, *given.items())).env("Deployment", "worker")
 
-    assert "annotations" not in minimal.one("Job")["metadata"]
-    assert again.one("Job")["metadata"]["name"] == name
-    assert other.one("Job")["metadata"]["name"] != name
-
-
-def test_worker_and_beat_wait_for_the_schema(helm: Helm, minimal: Rendered) -> None:
-    """In a container that has the last word; the migration itself waits for nobody."""
-    for name, pod in minimal.pods():
-        waiting = [each["command"] for each in pod["spec"].get("initContainers", [])]
-        expected = [["sema-maintenance", "migrate", "--wait", "10m"]]
-        assert waiting == (expected if name.startswith("Deployment") else []), name
-    for off in ("", None):
-        without = helm.template(with_values(MINIMAL, ("migration.wait", off)))
-        assert not any("initContainers" in pod["spec"] for _, pod in without.pods())
+        assert env["PGHOST"] == "fd00::1"
+        assert env["MAINT_BROKER_URL"] == "redis://[fd00::1]:6379"
+        assert str(load_settings(env).http_address) == "[fd00::1]:9464"
+    everywhere = helm.template(with_values(MINIMAL, ("http.host", "::")))
+    assert everywhere.env("Deployment", "beat")["MAINT_HTTP_ADDRESS"] == "[::]:9464"
 
 
-def test_migration_by_hook_needs_nothing_that_the_chart_makes(helm: Helm) -> None:
-    values = with_values(MINIMAL, ("migration.hooks", True), ("policy.content", "# none"))
-    job = helm.template(values).one("Job")
-    spec = job["spec"]["template"]["spec"]
-
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
-    assert spec["serviceAccountName"] == "default"
-    assert "configMap" not in json.dumps(spec)
+def test_a_platform_may_assign_user_and_groups(helm: Helm) -> None:
+    values = with_values(MINIMAL, ("openshift.adaptSecurityContext", True))
+    for name, pod in helm.template(values).pods():
+        context = pod["spec"]["securityContext"]
+        assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, name
 
 
-def test_another_role_may_migrate(helm: Helm) -> None:
-    rendered = helm.template(CHART / "ci" / "full-values.yaml")
-    owner, worker = rendered.env("Job", ""), rendered.env("Deployment", "worker")
+def test_the_release_token_is_mounted_where_transcripts_are_released(helm: Helm) -> None:
+    """And where `doctor` looks at it; not in the container that waits, and in no other pod."""
+    rendered = helm.template(
+        with_values(
+            MINIMAL,
+            ("config", {"releaseBackend": "http", "releaseUrl": "https://h/{scope}/{session_id}"}),
+            ("release.existingSecret", "token-secret"),
+        )
+    )
+    holders = {name for name, pod in rendered.pods() if "token-secret" in json.dumps(pod)}
 
-    assert owner["PGUSER"] == {"secretKeyRef": {"name": "sema-owner", "key": "user"}}
-    assert owner["PGPASSWORD"] == {"secretKeyRef": {"name": "sema-owner", "key": "password"}}
-    assert worker["PGUSER"] == {"secretKeyRef": {"name": "sema-app", "key": "user"}}
-    assert owner["PGHOST"] == worker["PGHOST"]
+    assert holders == {
+        name
+        for name, _ in rendered.pods()
+        if name.endswith("-worker") or name.startswith(("CronJob/", "Pod/"))
+    }
+    worker = rendered.one("Deployment", "worker")["spec"]["template"]["spec"]
+    assert "release-token" not in json.dumps(worker["initContainers"])
+
+
+def test_the_pod_of_helm_test_keeps_its_log(minimal: Rendered) -> None:
+    annotations = minimal.one("Pod")["metadata"]["annotations"]
+
+    assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation"
 
 
 def test_each_job_has_a_cronjob_that_stays_suspended(helm: Helm, minimal: Rendered) -> None:
@@ -224,20 +228,11 @@ def test_the_network_policy_lets_out_to_what_is_used(helm: Helm) -> None:
         return [[port["port"] for port in rule["ports"]] for rule in spec["egress"]]
 
     assert ports() == [[53, 53], [5432], [6379]]
+    assert ports(("migration.database.port", 6432))[1] == [5432, 6432]
+    assert ports(("migration.database.port", "5432"))[1] == [5432]
     url = "http://[fd00::1]/{scope}/{session_id}"
     release = ("config", {"releaseBackend": "http", "releaseUrl": url})
     assert ports(("broker.scheme", "amqps"), release) == [[53, 53], [5432], [5671], [80]]
-
-
-def test_the_notes_say_what_is_missing(helm: Helm, tmp_path: Path) -> None:
-    file = tmp_path / "values.json"
-    file.write_text(json.dumps(MINIMAL))
-    ended = helm.run("install", "rel", str(CHART), "-f", str(file), "--dry-run=client")
-
-    assert ended.returncode == 0, ended.stderr
-    assert "NOTE: there is no policy, so nothing is deleted" in ended.stdout
-    assert "--from=cronjob/rel-sema-maintenance-reap" in ended.stdout
-    assert "test rel" in ended.stdout
 
 
 def test_it_is_a_dependency_of_another_chart(helm: Helm, tmp_path: Path) -> None:
@@ -259,13 +254,16 @@ def test_it_is_a_dependency_of_another_chart(helm: Helm, tmp_path: Path) -> None
     (parent / "Chart.yaml").write_text(json.dumps(metadata))
     shared = {"imageRegistry": "r.example", "anything": {"else": [1]}, "storageClass": "x"}
 
-    values = {"global": shared, "sema-maintenance": {"enabled": True, **MINIMAL}}
+    # A parent's null takes no default away with Helm 4, and this does.
+    adapt = {"openshift": {"adaptSecurityContext": True}}
+    values = {"global": shared, "sema-maintenance": {"enabled": True, **MINIMAL, **adapt}}
     on = helm.template(values, chart=parent)
     values["sema-maintenance"] = {"enabled": False}
     off = helm.template(values, chart=parent)
 
     image = on.container("Deployment", "worker")["image"]
     assert image == "r.example/sema-maintenance:0.2.0"
+    assert "runAsUser" not in on.text
     assert off.objects == []
 
 
@@ -295,9 +293,16 @@ def test_any_value_may_be_null(helm: Helm) -> None:
 
 def test_numbers_may_be_text_and_large(helm: Helm) -> None:
     """As `--set-string` gives them, and as Helm reads large ones."""
-    given = {"worker.replicas": "3", "http.port": "8080", "config.maxRowsPerSecond": 12_000_000}
+    given = {
+        "worker.replicas": "3",
+        "http.port": "8080",
+        "config.maxRowsPerSecond": 12_000_000,
+        "probes.startup.failureThreshold": "90",
+    }
     rendered = helm.template(with_values(MINIMAL, *given.items()))
 
     assert rendered.one("Deployment", "worker")["spec"]["replicas"] == 3
+    startup = rendered.container("Deployment", "worker")["startupProbe"]
+    assert startup["failureThreshold"] == 90
     assert rendered.container("Deployment", "worker")["ports"][0]["containerPort"] == 8080
     assert rendered.env("Deployment", "worker")["MAINT_MAX_ROWS_PER_SECOND"] == "12000000"

@@ -83,7 +83,7 @@ _BESIDE: dict[int, dict[str, Any]] = {
         "broker": {"host": "b", **_SECRET},
         "policy": {"key": "p.toml"},
         "migration": {"database": _SECRET},
-        "beat": {"podDisruptionBudget": {"enabled": True}},
+        "beat": {"replicas": 2, "podDisruptionBudget": {"enabled": True}},
     },
     3: {"database": _SECRET, "broker": {**_SECRET}},
     4: {**MINIMAL, "metrics": {"prometheusRule": {"enabled": True}}},

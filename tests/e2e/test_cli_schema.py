@@ -1,6 +1,7 @@
 """`migrate`: the worker's own tables, a new ledger, and the indexes that an existing one lacks."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -9,13 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from store.database import Database
 from store.indexes import create_missing_indexes, shipped_indexes
 from store.migrate import shipped
 from tests.conftest import Servers
-from tests.e2e.command_line import CommandLine, finished
+from tests.e2e.command_line import SECRET, CommandLine, finished
 from tests.e2e.placed import rows_of
 from tests.ledgers import VERSIONS, Layout, create, create_own_tables_of_0_1_0, fresh_database
 from tests.waiting import wait_until
@@ -283,6 +284,32 @@ def test_waiting_for_migrations_in_vain_says_what_was_in_the_way(empty: str) -> 
         [problem] = ended.problems
         assert (ended.code, ended.stdout) == (1, "")
         assert problem.startswith(f"waited for 10ms in vain: {reason}")
+
+
+def test_waiting_as_a_role_without_grants_says_what_to_run(empty: str) -> None:
+    """Another role migrated: what `grants` prints, which asks no database, ends the wait."""
+    CommandLine(empty).run("migrate")
+    role = f"waits_{os.getpid()}"
+    with psycopg.connect(empty, autocommit=True) as owner:
+        owner.execute(f"create role {role} login password '{SECRET}'".encode())
+        try:
+            cli = CommandLine(make_conninfo(empty, user=role, password=SECRET))
+            [problem] = cli.run("migrate", "--wait", "10ms").problems
+            granted = CommandLine(None).json("grants", "--role", role)["statements"]
+            for statement in granted:
+                if '"maintenance"' in statement:
+                    owner.execute(statement.encode())
+            ended = cli.run("migrate", "--wait", "10ms")
+        finally:
+            owner.execute(f"drop owned by {role}".encode())
+            owner.execute(f"drop role {role}".encode())
+
+    assert problem == (
+        f"waited for 10ms in vain: the worker's own tables are there, but role {role} may not read "
+        f"them: `sema-maintenance grants --role {role}` prints what to grant, and their owner runs "
+        "it"
+    )
+    assert ended.code == 0
 
 
 def test_waiting_for_migrations_takes_no_other_option(empty: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +77,7 @@ def _wait(limit: timedelta) -> int:
     """Until the own tables are those of this release, or newer; says what is in the way."""
     from config.durations import format_duration
     from store import preflight
-    from store.errors import StoreUnavailable, StoreUnusable, TimedOut
+    from store.errors import PrivilegeMissing, StoreUnavailable, StoreUnusable, TimedOut
     from store.needs import reading
 
     ends = time.monotonic() + limit.total_seconds()
@@ -85,6 +86,12 @@ def _wait(limit: timedelta) -> int:
         while True:
             try:
                 preflight.check(process.database, reading(own=("schema_migrations",)))
+            except PrivilegeMissing as error:
+                reason = (
+                    f"the worker's own tables are there, but role {error.role} may not read them: "
+                    f"`sema-maintenance grants --role {shlex.quote(error.role)}` prints what to "
+                    "grant, and their owner runs it"
+                )
             except (StoreUnavailable, StoreUnusable) as error:
                 reason = str(error)
             else:

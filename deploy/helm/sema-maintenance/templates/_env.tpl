@@ -26,12 +26,12 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 {{- range $variable, $part := dict "PGHOST" "host" "PGPORT" "port" "PGDATABASE" "name" }}
 {{- if include "sema-maintenance.given" (get $owner $part) }}
 - name: {{ $variable }}
-  value: {{ include "sema-maintenance.text" (get $owner $part) | quote }}
+  value: {{ include "sema-maintenance.text" (get $owner $part) | trimAll (ternary "[]" "" (eq $part "host")) | quote }}
 {{- else if get $keys $part }}
 {{ include "sema-maintenance.fromSecret" (list $variable $secret (get $keys $part)) }}
 {{- else if include "sema-maintenance.given" (get $database $part) }}
 - name: {{ $variable }}
-  value: {{ include "sema-maintenance.text" (get $database $part) | quote }}
+  value: {{ include "sema-maintenance.text" (get $database $part) | trimAll (ternary "[]" "" (eq $part "host")) | quote }}
 {{- end }}
 {{- end }}
 {{- if $database.sslMode }}
@@ -83,14 +83,19 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 
 {{- define "sema-maintenance.brokerUrl" -}}
 {{- $broker := default dict .Values.broker -}}
-{{- $host := toString $broker.host -}}
-{{- if contains ":" $host }}{{ $host = printf "[%s]" (trimAll "[]" $host) }}{{ end -}}
+{{- $host := include "sema-maintenance.bracketed" $broker.host -}}
 {{- $url := printf "%s://%s:%s" (default "redis" $broker.scheme) $host (include "sema-maintenance.brokerPort" .) -}}
 {{- if include "sema-maintenance.given" $broker.name -}}
 {{- $url = printf "%s/%s" $url (include "sema-maintenance.text" $broker.name | urlquery | replace "+" "%20") -}}
 {{- end -}}
 {{- if $broker.query }}{{ $url = printf "%s?%s" $url $broker.query }}{{ end -}}
 {{- $url -}}
+{{- end -}}
+
+{{/* A host as it stands before a port: an IPv6 address in brackets. */}}
+{{- define "sema-maintenance.bracketed" -}}
+{{- $host := toString . | trimAll "[]" -}}
+{{- if contains ":" $host }}{{ printf "[%s]" $host }}{{ else }}{{ $host }}{{ end -}}
 {{- end -}}
 
 {{- define "sema-maintenance.brokerPort" -}}
@@ -114,7 +119,7 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 {{- include "sema-maintenance.number" (default 9464 (default dict .Values.http).port) -}}
 {{- end -}}
 
-{{/* Whatever a component has in its environment: (dict "root" $ "needs" (list "broker" "policy" "http")). */}}
+{{/* Whatever a component has in its environment: (dict "root" $ "needs" (list "broker" "policy" "http" "server" "release")). */}}
 {{- define "sema-maintenance.env" -}}
 {{- $root := .root -}}
 {{- $release := default dict $root.Values.release -}}
@@ -128,9 +133,9 @@ is put in as it is. (dict "root" $ "owner" true) connects as who migrates.
 {{- end }}
 {{- if has "http" .needs }}
 - name: MAINT_HTTP_ADDRESS
-  value: {{ printf "%s:%s" (default "0.0.0.0" (default dict $root.Values.http).host) (include "sema-maintenance.httpPort" $root) | quote }}
+  value: {{ printf "%s:%s" (default "0.0.0.0" (default dict $root.Values.http).host | include "sema-maintenance.bracketed") (include "sema-maintenance.httpPort" $root) | quote }}
 {{- end }}
-{{- if $release.existingSecret }}
+{{- if and (has "release" .needs) $release.existingSecret }}
 - name: MAINT_RELEASE_TOKEN_FILE
   value: /etc/sema-release/token
 {{- end }}

@@ -32,7 +32,7 @@ spec:
   {{- with include "sema-maintenance.imagePullSecrets" $root }}
   {{- . | nindent 2 }}
   {{- end }}
-  {{- with include "sema-maintenance.yaml" $root.Values.podSecurityContext }}
+  {{- with include "sema-maintenance.securityContext" (list $root $root.Values.podSecurityContext) }}
   securityContext:
     {{- . | nindent 4 }}
   {{- end }}
@@ -99,7 +99,7 @@ spec:
         httpGet:
           path: {{ $path }}
           port: http
-        {{- include "sema-maintenance.yaml" . | nindent 8 }}
+        {{- include "sema-maintenance.numbers" (prepend (keys . | sortAlpha) .) | nindent 8 }}
       {{- end }}
       {{- end }}
       {{- end }}
@@ -119,7 +119,7 @@ spec:
           - key: {{ include "sema-maintenance.policyKey" $root | quote }}
             path: policy.toml
     {{- end }}
-    {{- if $release.existingSecret }}
+    {{- if and (has "release" .needs) $release.existingSecret }}
     - name: release-token
       secret:
         secretName: {{ $release.existingSecret | quote }}
@@ -130,6 +130,15 @@ spec:
     {{- with $root.Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end -}}
+
+{{/* A security context, without ids where the platform assigns them: (list ROOT MAP). */}}
+{{- define "sema-maintenance.securityContext" -}}
+{{- $context := default dict (index . 1) -}}
+{{- if (default dict (index . 0).Values.openshift).adaptSecurityContext -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- include "sema-maintenance.yaml" $context -}}
 {{- end -}}
 
 {{- define "sema-maintenance.policyKey" -}}
@@ -145,7 +154,7 @@ command:
   {{- range .command }}
   - {{ include "sema-maintenance.text" . | quote }}
   {{- end }}
-{{- with include "sema-maintenance.yaml" $root.Values.securityContext }}
+{{- with include "sema-maintenance.securityContext" (list $root $root.Values.securityContext) }}
 securityContext:
   {{- . | nindent 2 }}
 {{- end }}
@@ -167,7 +176,7 @@ volumeMounts:
     mountPath: /etc/sema-maintenance
     readOnly: true
   {{- end }}
-  {{- if (default dict $root.Values.release).existingSecret }}
+  {{- if and (has "release" .needs) (default dict $root.Values.release).existingSecret }}
   - name: release-token
     mountPath: /etc/sema-release
     readOnly: true

@@ -50,6 +50,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Seconds that a worker may need to end: it counts a part as lost two minutes past its budget. */}}
+{{- define "sema-maintenance.grace" -}}
+{{- add 120 (include "sema-maintenance.seconds" (default "5m" (default dict .Values.config).jobBudget) | int64) -}}
+{{- end -}}
+
 {{/* Whole seconds of a duration such as 1h30m, rounded up. */}}
 {{- define "sema-maintenance.seconds" -}}
 {{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 -}}
