@@ -347,7 +347,6 @@ def test_a_database_that_is_gone_is_told_of_and_so_is_its_coming_back(
 
     assert said["labels"] == {
         "alertname": "SemaMaintenanceStoreUnreachable",
-        "job": "sema-maintenance",
         "severity": "critical",
     }, "one alert, though two processes said so"
     installation.inbox.over("StoreUnreachable")
@@ -390,7 +389,7 @@ def test_processes_that_are_gone_are_told_of_as_metrics_that_are_absent(
 
     installation.stop("worker")
     installation.stop("beat")
-    said = inbox.told("MetricsAbsent", job="sema-maintenance")
+    said = inbox.told("MetricsAbsent")
 
     assert said["labels"]["severity"] == "critical"
     installation.start("worker")
