@@ -1,20 +1,32 @@
 """The queries of the dashboards, built so that any number of processes counts as one.
 
 Every process shows the same figures of one database. So each selector stands in
-`max without (instance, pod)`, and what a count rose by is taken per process first: a process that
-is new starts with a high count, which is no rise.
+`max without (instance, pod)`, without the scrape's `job` where a metric has none of its own, and
+what a count rose by is taken per process first: a process that is new starts with a high count,
+which is no rise.
 """
 
+import re
 from typing import Final
 
+from worker.metrics import METRICS
+
+_WITH_JOB: Final = {metric.name for metric in METRICS if "job" in metric.labels}
+_PART: Final = re.compile("_(bucket|sum|count)$")
 _CHOSEN: Final = 'namespace=~"$namespace"'
 SELECTED: Final = f"{{{_CHOSEN}}}"
+
+
+def _any_process(metric: str, query: str) -> str:
+    """The query whichever process is asked, and by whichever scrape."""
+    own = metric in _WITH_JOB or _PART.sub("", metric) in _WITH_JOB
+    return f"max without ({'instance, pod' if own else 'instance, pod, job'}) ({query})"
 
 
 def shown(metric: str, **labels: str) -> str:
     """The value of a metric now, whichever process says so; with these labels, if any."""
     chosen = ", ".join([_CHOSEN, *(f'{name}="{value}"' for name, value in labels.items())])
-    return f"max without (instance, pod) ({metric}{{{chosen}}})"
+    return _any_process(metric, f"{metric}{{{chosen}}}")
 
 
 def rise(metric: str, over: str) -> str:
@@ -23,7 +35,7 @@ def rise(metric: str, over: str) -> str:
     WHY `delta`: no restart lowers these counts, since they are sums over the database; a restore of
     that does, and `increase` would take it for a huge rise.
     """
-    return f"max without (instance, pod) (delta({metric}{SELECTED}[{over}]))"
+    return _any_process(metric, f"delta({metric}{SELECTED}[{over}])")
 
 
 def rose(metric: str) -> str:
