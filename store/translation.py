@@ -99,6 +99,11 @@ def translated(
         raise
 
 
+def is_forbidden(error: StoreError) -> bool:
+    """Whether the database has refused it to this role."""
+    return isinstance(error.__cause__, pg.InsufficientPrivilege)
+
+
 def reported(error: BaseException | None) -> str:
     """What Postgres said, as it is, without what it mostly means."""
     return _REPORTED.replace("{line}", line_of(error)) if isinstance(error, Exception) else ""

@@ -9,6 +9,7 @@ from typing import Final
 
 from store.errors import StatementFailed, StoreError, StoreUnavailable, TimedOut
 from store.overview import Pace, paces
+from store.translation import is_forbidden
 from worker import frame
 from worker.context import Process
 from worker.readings import PREVIEWED_JOBS, backlog
@@ -52,6 +53,11 @@ def backlogs(process: Process) -> dict[str, Ahead]:
         return {job: _ahead(brief, job, lately.get(job)) for job in _JOBS}
 
 
+def _problem(error: StoreError) -> str:
+    """Why nothing can be said. WHY not all of it: what this role need not read is no fault."""
+    return "not this role's to read" if is_forbidden(error) else str(error)
+
+
 def _ahead(process: Process, job: str, pace: Pace | None) -> Ahead:
     try:
         found = backlog(frame.dry_run(process, job, None, process.policy, though_paused=True))
@@ -60,5 +66,5 @@ def _ahead(process: Process, job: str, pace: Pace | None) -> Ahead:
     except StoreUnavailable:
         raise
     except StoreError as error:
-        return replace(ahead(None, pace), problem=str(error))
+        return replace(ahead(None, pace), problem=_problem(error))
     return ahead(found.rows, pace)
