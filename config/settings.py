@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -57,11 +56,7 @@ _Retention = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=1), tim
 
 _Request = Annotated[timedelta, BeforeValidator(Span(timedelta(seconds=10), timedelta(days=30)))]
 
-_SYSTEM_DATA_DIR: Final = Path("/var/lib/sema-maintenance")
-_DATA_DIR_IN_WORDS: Final = (
-    "$XDG_DATA_HOME/sema-maintenance or ~/.local/share/sema-maintenance; for root, or without a "
-    f"home, {_SYSTEM_DATA_DIR}"
-)
+SYSTEM_DATA_DIR: Final = Path("/var/lib/sema-maintenance")
 # What Kubernetes sets in every pod for a service whose name begins with "maint". The values of the
 # last two shapes are told apart too: MAINT_HTTP_PORT=9464 is a mistake, not a service.
 _SERVICE_LINK: Final = re.compile(
@@ -78,11 +73,11 @@ def default_data_dir(environ: Mapping[str, str], *, is_root: bool) -> Path:
     """Where data lives when nobody says: the XDG folder of the user, or the system's own."""
     xdg_data_home, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
     if is_root:
-        return _SYSTEM_DATA_DIR
+        return SYSTEM_DATA_DIR
     # The XDG specification tells to ignore a relative path.
     if xdg_data_home.startswith("/"):
         return Path(xdg_data_home, "sema-maintenance")
-    return Path(home, ".local/share/sema-maintenance") if home else _SYSTEM_DATA_DIR
+    return Path(home, ".local/share/sema-maintenance") if home else SYSTEM_DATA_DIR
 
 
 class Settings(BaseSettings):
@@ -264,15 +259,15 @@ class Settings(BaseSettings):
             if (given := getattr(self, name)) is None:
                 continue
             if not is_text(given if isinstance(given, str) else given.get_secret_value()):
-                raise ValueError(f"{_variable(name)} is no UTF-8 text; write it in UTF-8")
+                raise ValueError(f"{variable(name)} is no UTF-8 text; write it in UTF-8")
             if url.startswith("memory:"):
                 raise ValueError(
-                    f"{_variable(name)} has no use with memory://; remove it, or name a broker in "
+                    f"{variable(name)} has no use with memory://; remove it, or name a broker in "
                     f"{PREFIX}BROKER_URL"
                 )
             if names_a_login(url):
                 raise ValueError(
-                    f"{_variable(name)} is set, and {PREFIX}BROKER_URL names a user or a password "
+                    f"{variable(name)} is set, and {PREFIX}BROKER_URL names a user or a password "
                     "as well; keep one of them"
                 )
         return self
@@ -298,7 +293,7 @@ class Settings(BaseSettings):
         for name in ("release_url", "release_token_file"):
             if backend != "http" and getattr(self, name) is not None:
                 raise ValueError(
-                    f"{_variable(name)} has no use with {PREFIX}RELEASE_BACKEND = {backend}; "
+                    f"{variable(name)} has no use with {PREFIX}RELEASE_BACKEND = {backend}; "
                     "remove it, or set the second to http"
                 )
         if backend == "http" and self.release_lease < 2 * self.release_timeout:
@@ -352,20 +347,13 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
-def settings_reference() -> list[tuple[str, str, str]]:
-    """Each setting as its variable, its default in words and its meaning, for documentation."""
-    return [
-        (_variable(name), _default_in_words(field), _meaning(field))
-        for name, field in Settings.model_fields.items()
-    ]
-
-
-def _variable(field_name: str) -> str:
+def variable(field_name: str) -> str:
+    """The name of a field's variable."""
     return f"{PREFIX}{field_name.upper()}"
 
 
 def _names() -> frozenset[str]:
-    return frozenset(_variable(field_name) for field_name in Settings.model_fields)
+    return frozenset(variable(field_name) for field_name in Settings.model_fields)
 
 
 def _unknown(given: Mapping[str, str]) -> Iterator[str]:
@@ -387,28 +375,4 @@ def _unknown(given: Mapping[str, str]) -> Iterator[str]:
 def _sentence(error: ErrorDetails) -> str:
     is_ours = error["type"] == "value_error"
     reason = str(error["ctx"]["error"]) if is_ours else f"is refused: {error['msg']}"
-    return f"{_variable(str(error['loc'][0]))} {reason}." if error["loc"] else f"{reason}."
-
-
-def _default_in_words(field: FieldInfo) -> str:
-    if field.default_factory is not None:
-        return _DATA_DIR_IN_WORDS
-    match field.default:
-        case None:
-            return "unset"
-        case timedelta():
-            return format_duration(field.default)
-        case SecretStr():
-            return field.default.get_secret_value()
-        case _:
-            return str(field.default)
-
-
-def _meaning(field: FieldInfo) -> str:
-    """The description, and which values are allowed where there are limits."""
-    limits = [
-        str(part.func)
-        for part in field.metadata
-        if isinstance(part, BeforeValidator) and isinstance(part.func, Choice | Span | Whole)
-    ]
-    return " ".join([field.description or "", *(f"Allowed: {limit}." for limit in limits)])
+    return f"{variable(str(error['loc'][0]))} {reason}." if error["loc"] else f"{reason}."

@@ -17,7 +17,7 @@ from config.guards import (
     STALE_HEARTBEATS_MIN,
 )
 from config.policy import ARMS, DEFAULT_RELEASE_DELAY, SCHEDULED_JOBS, Policy
-from config.settings import settings_reference
+from config.reference import settings_reference
 from worker.schedule import SCHEDULE
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from store.connection import ANSWER_GRACE, Connection
 from store.errors import StoreError, StoreUnavailable, StoreUnusable
 from store.records import COLUMNS
 from store.statements import Statements
-from store.translation import line_of, translated
+from store.translation import translated
 
 MIN_VERSION: Final = 150000
 
@@ -47,8 +47,6 @@ class Limits:
 def _ms(limit: timedelta) -> str:
     return str(max(1, limit // timedelta(milliseconds=1)))
 
-
-_Answer = TypeVar("_Answer")
 
 AGENT_FRAGMENTS: Final = {
     "agent_columns": ", ".join(COLUMNS),
@@ -83,46 +81,6 @@ select
     set_config('jit', 'off', true),
     set_config('search_path', 'pg_catalog, pg_temp', true)
 """
-
-
-# How long past a statement's own limit its answer is waited for.
-_ANSWER_GRACE: Final = timedelta(seconds=5)
-
-
-class _Connection(psycopg.Connection[DictRow]):
-    """A connection that gives up on a server from which nothing is heard any more.
-
-    WHY: Postgres ends a statement by its own time-out, and says so to nobody where the network
-    swallows what it sends. The kernel's time-outs see nothing of it as long as something on the way
-    acknowledges every packet.
-    """
-
-    patience: timedelta | None = None
-
-    @classmethod
-    def connect(cls, *args: Any, **kwargs: Any) -> Self:
-        """Connect, and tell `heard` why that failed, or None. WHY: a pool keeps it to itself."""
-        heard: Callable[[str | None], None] = kwargs.pop("heard")
-        try:
-            connection = super().connect(*args, **kwargs)
-        except psycopg.Error as error:
-            heard(line_of(error))
-            raise
-        heard(None)
-        return connection
-
-    def wait(
-        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
-    ) -> _Answer:
-        """The answer that is waited for. Raises OperationalError, and is closed, without one."""
-        if timeout is not None or self.patience is None:
-            return super().wait(gen, interval, timeout)
-        try:
-            return super().wait(gen, interval, self.patience.total_seconds())
-        except pg._WaitTimeout:  # noqa: SLF001 - it says itself that a caller is to handle it
-            # WHY closed at once: a rollback would wait for its answer just as long.
-            self.close()
-            raise psycopg.OperationalError("nothing was heard of it in time") from None
 
 
 class Transaction:
@@ -221,7 +179,7 @@ class Database:
             raise StoreUnusable(
                 "the database URL cannot be read; write postgresql://user@host/db"
             ) from None
-        self._pool: ConnectionPool[_Connection] | None = None
+        self._pool: ConnectionPool[Connection] | None = None
         self._refusal: str | None = None
         self._opening = threading.Lock()
         self._pid = os.getpid()
@@ -298,7 +256,7 @@ class Database:
         deadlock, so that one that waits while it holds locks never makes a writer the victim.
         Raises the errors of store.errors, never the driver's.
         """
-        given: list[_Connection] = []
+        given: list[Connection] = []
         with (
             translated(lambda: any(not each.closed for each in given), self._own_tables_are_behind),
             self._connection() as connection,
@@ -357,7 +315,7 @@ class Database:
         return found is not None and found["version"] < shipped()[-1].version
 
     @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
+    def _connection(self) -> Iterator[Connection]:
         """One of the pool. Raises StoreUnavailable, with the reason that the pool keeps."""
         try:
             with self._connections().connection() as connection:
@@ -370,19 +328,19 @@ class Database:
                 else f"the database does not answer: {why}"
             ) from error
 
-    def _connections(self) -> ConnectionPool[_Connection]:
+    def _connections(self) -> ConnectionPool[Connection]:
         if self._pid != os.getpid():
             # WHY refuse: a connection shared with the parent mixes up answers without a word.
             raise StoreError("a database opened before a fork was used after it")
         with self._opening:
             return self._open_pool()
 
-    def _open_pool(self) -> ConnectionPool[_Connection]:
+    def _open_pool(self) -> ConnectionPool[Connection]:
         if self._pool is None:
             self._probe()
             self._pool = ConnectionPool(
                 self._conninfo,
-                connection_class=_Connection,
+                connection_class=Connection,
                 min_size=0,
                 max_size=self.limits.pool_size,
                 timeout=self.limits.connect_timeout.total_seconds(),
@@ -401,10 +359,10 @@ class Database:
             )
         return self._pool
 
-    def _be_patient(self, connection: _Connection) -> None:
-        connection.patience = self.limits.statement_timeout + _ANSWER_GRACE
+    def _be_patient(self, connection: Connection) -> None:
+        connection.patience = self.limits.statement_timeout + ANSWER_GRACE
 
-    def _check(self, connection: _Connection) -> None:
+    def _check(self, connection: Connection) -> None:
         """Whether a connection from the pool still works. WHY impatient: there may be several."""
         connection.patience = self.limits.connect_timeout
         ConnectionPool.check_connection(connection)
@@ -412,7 +370,7 @@ class Database:
 
     def _probe(self) -> None:
         """Connect once outside the pool, whose time-outs do not say why."""
-        with _Connection.connect(
+        with Connection.connect(
             self._conninfo, heard=self._heard, prepare_threshold=None
         ) as connection:
             version = connection.info.server_version

@@ -10,7 +10,7 @@ from typing import Final
 from store.errors import StatementFailed, StoreError, StoreUnavailable, TimedOut
 from store.overview import Pace, paces
 from store.translation import is_forbidden
-from worker import frame
+from worker import manual
 from worker.context import Process
 from worker.readings import PREVIEWED_JOBS, backlog
 
@@ -60,7 +60,7 @@ def _problem(error: StoreError) -> str:
 
 def _ahead(process: Process, job: str, pace: Pace | None) -> Ahead:
     try:
-        found = backlog(frame.dry_run(process, job, None, process.policy, though_paused=True))
+        found = backlog(manual.dry_run(process, job, None, process.policy, though_paused=True))
     except (TimedOut, StatementFailed):
         return ahead(None, pace)
     except StoreUnavailable:

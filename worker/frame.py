@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from config.errors import ConfigError
 from config.policy import Policy
 from config.windows import Windows
 from store import requests, runs
-from store.agents import PostgresAgentStore
 from store.batches import Stamp
 from store.errors import StoreError, StoreUnavailable
-from store.pauses import NOT_PAUSED, paused_among
-from tasks.context import Context, Planned
-from tasks.paused import as_paused
+from tasks.context import Context
 from worker.asked import GUARDS, policy_for, problem_of
 from worker.context import GRACE, Process, deadline
 from worker.jobs import JOBS, Outcome
@@ -243,16 +238,18 @@ def _do_queued(process: Process, part: runs.Part) -> Outcome:
     except ConfigError as error:
         return Outcome(error=_sentence(error))
     windows = process.policy.windows if part.request_id is None else {}
-    return _do(process, part, policy, part.overrides, windows)
+    return do(process, part, policy, part.overrides, windows)
 
 
-def _do(
+def do(
     process: Process,
     part: runs.Part,
     policy: Policy,
     lifted: Sequence[str],
     windows: Mapping[str, Windows],
 ) -> Outcome:
+    """Do one part of a job. Never raises."""
+
     def run(context: Context) -> Outcome:
         return JOBS[part.job].run(context, part.scopes)
 
@@ -306,95 +303,12 @@ def finish(process: Process, part: runs.Part, outcome: Outcome) -> runs.Run | No
     )
 
 
-def by_hand(
-    process: Process,
-    job: str,
-    scopes: Sequence[str] | None,
-    *,
-    policy: Policy,
-    requested_by: str,
-    overrides: Sequence[str] = (),
-    asked: dict[str, Any] | None = None,
-) -> runs.Run:
-    """Run a job here and now, part after part, until it is done or the process is to stop.
-
-    `scopes` None: wherever it has something to do. `asked`: what else is to be on record of it.
-    Raises StoreError where the run cannot be opened or closed; everything else is in its record.
-    """
-    run = runs.open_run(process.database, job, requested_by, overrides, uuid.uuid4(), asked=asked)
-    try:
-        if scopes is None:
-            context = process.context(Stamp(run.started_at), policy=policy, lifted=overrides)
-            scopes = due_scopes(context, job)
-        _work_through(process, run, _chunks(scopes, process.settings.scopes_per_part), policy)
-    except StoreError as error:
-        end_handing_out(process, run, _sentence(error))
-        raise
-    over = runs.end_handing_out(process.database, run)
-    if over is None:
-        raise StoreError("the run was given up as lost while it was under way; see the history")
-    log_run(over)
-    return over
-
-
-def _work_through(
-    process: Process, run: runs.Run, chunks: Sequence[Sequence[str] | None], policy: Policy
-) -> None:
-    waiting = deque(chunks)
-    number = 0
-    while waiting:
-        number += 1
-        part = runs.begin_part(process.database, run, number, waiting[0])
-        outcome = _do(process, part, policy, run.overrides, NO_WINDOWS)
-        # WHY the same scopes again: a budget ends a part so that a worker can take turns; by hand
-        # nobody else waits. WHY not for ever: where a whole turn goes by with what was passed over
-        # before, the next one would come no further.
-        going_on = outcome.more and outcome.got_on
-        if not going_on:
-            waiting.popleft()
-        stopped = bool(waiting) and process.stopping.is_set()
-        finish(process, part, replace(outcome, more=stopped or (outcome.more and not going_on)))
-        if stopped:
-            return
-
-
-def _chunks(scopes: Sequence[str] | None, size: int) -> list[Sequence[str] | None]:
-    if scopes is None:
-        return [None]
-    return [scopes[start : start + size] for start in range(0, len(scopes), size)]
-
-
 def due_scopes(context: Context, job: str) -> list[str] | None:
     """The scopes in which the job has something to do; None where it knows none."""
     find = JOBS[job].due_anywhere or JOBS[job].due
     if find is None:
         return None
     return [scope for found in find(context) for scope in found]
-
-
-def dry_run(
-    process: Process,
-    job: str,
-    scopes: Sequence[str] | None,
-    policy: Policy,
-    lifted: Sequence[str] = (),
-    *,
-    though_paused: bool = False,
-) -> list[Planned]:
-    """What the job would do at this instant, without a lock or a write. Raises StoreError.
-
-    `though_paused`: as if nobody had paused it.
-    """
-    preview = JOBS[job].preview
-    if preview is None:
-        raise StoreError(f"{job} has no dry run")
-    with process.database.transaction(read_only=True) as tx:
-        now = runs.clock(tx)
-        paused = NOT_PAUSED if though_paused else paused_among(tx, job, scopes)
-    context = process.context(Stamp(now), policy=policy, lifted=lifted)
-    if scopes is None and JOBS[job].due is not None:
-        scopes = PostgresAgentStore(process.database).list_scopes()
-    return as_paused(preview(context, scopes), paused)
 
 
 def end_handing_out(process: Process, run: runs.Run, error: str | None = None) -> None:

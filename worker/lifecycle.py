@@ -9,7 +9,7 @@ from celery import bootsteps, signals
 from celery.apps import worker as celery_worker
 
 from store.errors import StoreError
-from worker import frame
+from worker import manual
 from worker.context import Process, current
 from worker.http import serve
 from worker.logs import configure
@@ -116,6 +116,8 @@ def on_shutdown(**_: Any) -> None:
 def audit(process: Process) -> None:
     """The start-up audit. Never keeps the process from starting."""
     try:
-        frame.by_hand(process, "audit_memory", None, policy=process.policy, requested_by="start-up")
+        manual.by_hand(
+            process, "audit_memory", None, policy=process.policy, requested_by="start-up"
+        )
     except StoreError as error:
         log.error("audit_unrecorded", extra={"error": str(error)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -18,7 +17,6 @@ from config.requested import ARMS_OF
 from store import runs
 from store.agents import PostgresAgentStore
 from store.batches import Kind, Stamp
-from store.errors import StoreError
 from store.pauses import paused_among
 from store.plans import PlannedRow, identity
 from tasks import applied, planned
@@ -27,7 +25,7 @@ from tasks.planned import Listing
 from worker import frame
 from worker.context import Process
 from worker.jobs import JOBS, Outcome
-from worker.logs import log_run
+from worker.manual import on_record
 from worker.plan_file import Header, PlanFile, PlanRefused, Written, write
 
 Scopes = Sequence[str] | None
@@ -179,19 +177,14 @@ def carry_out(
             "rows": str(plan.rows),
         },
     }
-    run = runs.open_run(
-        process.database, header.job, requested_by, overrides, uuid.uuid4(), asked=asked
+    return on_record(
+        process,
+        header.job,
+        lambda run: _work_through(process, run, plan, policy, through),
+        requested_by=requested_by,
+        overrides=overrides,
+        asked=asked,
     )
-    try:
-        _work_through(process, run, plan, policy, through)
-    except (StoreError, PlanRefused) as error:
-        frame.end_handing_out(process, run, str(error))
-        raise
-    over = runs.end_handing_out(process.database, run)
-    if over is None:
-        raise StoreError("the run was given up as lost while it was under way; see the history")
-    log_run(over)
-    return over
 
 
 def _work_through(

@@ -16,7 +16,7 @@ from store.durations import Durations, Kind
 from store.figures import RunFigures, Stopped
 from store.overview import Slot
 from tasks.context import Planned
-from worker import frame
+from worker import manual
 from worker.context import Process
 from worker.jobs import JOBS
 from worker.paced import REST, Paced, Reading
@@ -263,7 +263,7 @@ class Readings:
 
     def _read_planned(self, job: str) -> Backlog:
         policy = self._process.policy
-        return backlog(frame.dry_run(self._process, job, None, policy, though_paused=True))
+        return backlog(manual.dry_run(self._process, job, None, policy, though_paused=True))
 
     def _read_due_releases(self) -> Backlog:
         return figures.due_releases(self._process.database)

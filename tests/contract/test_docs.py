@@ -8,7 +8,7 @@ import click
 import psycopg
 import pytest
 
-from config.settings import settings_reference
+from config.reference import settings_reference
 from store.database import Database
 from worker.cli.commands import sema_maintenance
 

@@ -16,7 +16,7 @@ from store.records import STALE_RUNNING_REAP_ATTRIBUTION
 from tests.contract.test_flip_guards import now_ms, tick
 from tests.race.rows import Rows
 from tests.store.misbehaving import misbehaving
-from worker import frame
+from worker import manual
 from worker.context import Process
 
 POLICY = """
@@ -138,9 +138,9 @@ def test_a_run_by_hand_counts_what_it_passes_over_once_however_many_turns_it_tak
     with process_on(plain_ledger[0], sightings=sightings, **slow) as process:
         planned = {
             each.arm if each.cause is None else f"{each.arm}/{each.cause}": each.rows
-            for each in frame.dry_run(process, job, ["s"], process.policy)
+            for each in manual.dry_run(process, job, ["s"], process.policy)
         }
-        run = frame.by_hand(process, job, ["s"], policy=process.policy, requested_by="test")
+        run = manual.by_hand(process, job, ["s"], policy=process.policy, requested_by="test")
 
     [parts] = rows.query(
         "select count(*) as number from maintenance.run_parts where run_id = %s and part > 0",

@@ -16,7 +16,7 @@ from store.database import Database
 from store.outage import observe
 from tests.race.rows import Rows
 from tests.waiting import wait_until
-from worker import frame
+from worker import frame, manual
 from worker.context import Process
 
 FLIP = "flip_stale_running"
@@ -101,7 +101,7 @@ def tick(process: Process, job: str = FLIP) -> runs.Run:
 
 
 def by_hand(process: Process, *lifted: str, job: str = FLIP) -> runs.Run:
-    return frame.by_hand(
+    return manual.by_hand(
         process, job, ["s"], policy=process.policy, requested_by="test", overrides=lifted
     )
 
@@ -199,7 +199,7 @@ def test_another_timeline_holds_flips_of_a_command_before_any_tick_sees_it(
     rows.running("dead")
     do("update maintenance.watches set timeline = timeline + 1, ticked_at = ticked_at + 60000")
 
-    [planned] = frame.dry_run(process, FLIP, ["s"], process.policy)
+    [planned] = manual.dry_run(process, FLIP, ["s"], process.policy)
     assert (planned.cause, planned.rows) == ("outage", 1)
     assert by_hand(process).report == {"skipped/outage": 1}
     assert rows.scalar("select disturbed_at from maintenance.watches") is None
@@ -366,7 +366,7 @@ def test_dry_run_says_what_is_held(rows: Rows, make: Make) -> None:
     rows.running("dead")
     process = make()
 
-    [planned] = frame.dry_run(process, FLIP, ["s"], process.policy)
+    [planned] = manual.dry_run(process, FLIP, ["s"], process.policy)
 
     assert (planned.arm, planned.cause, planned.rows) == ("skipped", "silence", 1)
     assert rows.scalar("select count(*) from maintenance.breakers") == 0

@@ -26,7 +26,7 @@ from store.holds import place
 from tasks import release_sessions
 from tests.store.stores import ended
 from tests.waiting import WITHIN_S, wait_until
-from worker import frame
+from worker import frame, manual
 from worker.context import Process
 
 SECRET = "hunter2"
@@ -168,8 +168,8 @@ def test_work_by_hand_leaves_alone_what_ticks_have_noted(ledger: Ledger, process
     before = ledger.select(noted)
     assert before
 
-    frame.dry_run(process, "reap", None, other)
-    frame.by_hand(process, "reap", None, policy=other, requested_by="ada")
+    manual.dry_run(process, "reap", None, other)
+    manual.by_hand(process, "reap", None, policy=other, requested_by="ada")
 
     assert ledger.gone() == 20
     assert ledger.select(noted) == before
@@ -202,7 +202,7 @@ def test_what_was_found_first_is_handed_out_although_the_rest_cannot_be_found(
 
 
 def test_tick_of_a_job_without_scopes_is_one_part(ledger: Ledger, process: Process) -> None:
-    frame.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
+    manual.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
     ledger.do("update maintenance.session_releases set not_before = 0")
 
     [(run_id, number)] = frame.tick(process, "release_sessions")
@@ -252,7 +252,7 @@ def test_process_that_is_to_end_does_the_batch_in_hand_and_says_that_there_is_mo
 def test_run_by_hand_ends_early_as_well(ledger: Ledger, process: Process) -> None:
     process.stopping.set()
 
-    run = frame.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
+    run = manual.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
 
     assert (run.state, run.more, run.report) == ("succeeded", True, {"max_age": 2})
     assert ledger.gone() == 2
@@ -264,7 +264,7 @@ def test_run_by_hand_ends_early_as_well(ledger: Ledger, process: Process) -> Non
 def test_run_by_hand_is_on_record_with_who_asked_and_what_was_lifted(
     ledger: Ledger, process: Process
 ) -> None:
-    run = frame.by_hand(
+    run = manual.by_hand(
         process, "reap", None, policy=POLICY, requested_by="ada@ops", overrides=("floors",)
     )
 
@@ -278,7 +278,7 @@ def test_run_by_hand_is_on_record_with_who_asked_and_what_was_lifted(
 def test_run_by_hand_keeps_to_its_scopes_and_its_policy(ledger: Ledger, process: Process) -> None:
     policy = Policy.of(ScopePolicy(keep=3), "flags")
 
-    run = frame.by_hand(process, "reap", ["b", "d"], policy=policy, requested_by="ada")
+    run = manual.by_hand(process, "reap", ["b", "d"], policy=policy, requested_by="ada")
 
     assert run.report == {"keep": 2}
     left = dict(ledger.select("select scope, count(*) from public.background_agents group by 1"))
@@ -286,14 +286,14 @@ def test_run_by_hand_keeps_to_its_scopes_and_its_policy(ledger: Ledger, process:
 
 
 def test_run_by_hand_and_tick_do_not_take_each_others_slot(process: Process) -> None:
-    frame.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
+    manual.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
 
     assert [*frame.tick(process, "reap")] == []
     assert last_run(process).requested_by == "schedule"
 
 
 def test_dry_run_counts_and_leaves_no_trace(ledger: Ledger, process: Process) -> None:
-    planned = frame.dry_run(process, "reap", None, POLICY)
+    planned = manual.dry_run(process, "reap", None, POLICY)
 
     assert {(each.scope, each.arm, each.rows) for each in planned} == {
         (scope, "max_age", ROWS) for scope in SCOPES
@@ -313,7 +313,7 @@ def test_run_by_hand_ends_where_its_turn_is_too_short_for_what_it_passes_over(
     found: list[runs.Run] = []
     running = threading.Thread(
         target=lambda: found.append(
-            frame.by_hand(process, "reap", ["a", "b"], policy=POLICY, requested_by="ada")
+            manual.by_hand(process, "reap", ["a", "b"], policy=POLICY, requested_by="ada")
         )
     )
     running.start()
@@ -397,7 +397,7 @@ def test_database_out_of_reach_is_a_line_in_the_log_and_no_more(
     assert [record.message for record in caplog.records] == ["tick_failed", "part_failed"]
     assert all(record.levelno == logging.ERROR for record in caplog.records)
     with pytest.raises(StoreError, match="does not answer") as raised:
-        frame.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
+        manual.by_hand(process, "reap", None, policy=POLICY, requested_by="ada")
     said = [str(raised.value), *(str(vars(record)) for record in caplog.records)]
     assert SECRET not in "".join(said)
 
@@ -430,7 +430,7 @@ def test_a_breaker_waits_for_the_person_who_lets_the_job_finish_that_scope(
     process = process_of(limited)
 
     def reap(*overrides: str, scopes: list[str] | None = None) -> runs.Run:
-        return frame.by_hand(
+        return manual.by_hand(
             process,
             "reap",
             scopes,
@@ -473,7 +473,7 @@ def test_a_job_is_held_down_to_its_pace_and_a_stop_ends_the_wait(
     """At a row a second not much comes after the first batches, but the stop."""
     process = process_of(MAX_ROWS_PER_SECOND="1")
     running = threading.Thread(
-        target=frame.by_hand,
+        target=manual.by_hand,
         args=(process, "reap", SCOPES),
         kwargs={"policy": POLICY, "requested_by": "somebody"},
     )

@@ -15,7 +15,7 @@ from config.settings import load_settings
 from store import runs
 from store.database import Database
 from tests.waiting import wait_until
-from worker import frame
+from worker import frame, manual
 from worker.context import Process
 
 POLICY = """
@@ -177,7 +177,7 @@ def test_reap_by_hand_names_the_scope_and_does_the_others(
     ledger.fill_small(2, "completed", 60_000)
     process = ledger.process
 
-    run = frame.by_hand(process, "reap", scopes, policy=process.policy, requested_by="test")
+    run = manual.by_hand(process, "reap", scopes, policy=process.policy, requested_by="test")
 
     assert (run.state, run.failing) == ("partial", {"slow": TOO_LONG})
     assert ledger.small("completed") == len(SMALL)

@@ -22,7 +22,7 @@ from tasks.context import Context, Planned, Tally
 from tasks.paused import as_paused, count_paused
 from tests.race.jobs import SteppedDatabase
 from tests.store.stores import ended
-from worker import frame
+from worker import frame, manual
 from worker.context import Process
 
 EACH = 3
@@ -84,7 +84,7 @@ def ticked(process: Process, job: str = "reap") -> runs.Run:
 
 
 def by_hand(process: Process, *scopes: str, lifting: tuple[str, ...] = ()) -> runs.Run:
-    return frame.by_hand(
+    return manual.by_hand(
         process,
         "reap",
         scopes or None,
@@ -144,7 +144,7 @@ def test_a_part_that_goes_on_counts_once(process: Process) -> None:
 def test_dry_run_is_what_the_run_comes_to(process: Process) -> None:
     pause(process, "t", "u")
 
-    planned = frame.dry_run(process, "reap", None, process.policy)
+    planned = manual.dry_run(process, "reap", None, process.policy)
 
     by_kind = {(p.scope, p.arm, p.cause): p.rows for p in planned}
     skipped = ("skipped", "paused")
@@ -154,9 +154,9 @@ def test_dry_run_is_what_the_run_comes_to(process: Process) -> None:
 
 def test_dry_run_of_a_job_paused_everywhere(process: Process) -> None:
     pause(process)
-    planned = frame.dry_run(process, "reap", ["s"], process.policy)
+    planned = manual.dry_run(process, "reap", ["s"], process.policy)
     assert [(p.arm, p.cause, p.rows) for p in planned] == [("skipped", "paused", EACH)]
-    [planned_too] = frame.dry_run(process, "reap", ["s"], process.policy, though_paused=True)
+    [planned_too] = manual.dry_run(process, "reap", ["s"], process.policy, though_paused=True)
     assert (planned_too.arm, planned_too.rows) == ("max_age", EACH)
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from config.settings import settings_reference
+from config.reference import settings_reference
 from store.guards import LIFTABLE
 from tasks import flip_stale_running, reap, reconcile_parked, release_sessions
 from worker.metrics import METRICS

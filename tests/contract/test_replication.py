@@ -23,7 +23,7 @@ from tests.conftest import unavailable
 from tests.servers import postgres_15_bin, standby_of, throwaway_postgres
 from tests.store.stores import ended
 from tests.waiting import wait_until
-from worker import frame
+from worker import manual
 from worker.context import Process
 from worker.pace import Standbys
 
@@ -66,7 +66,7 @@ class Pair:
         return seen.replayed is not None and seen.replayed >= seen.written
 
     def reap(self) -> None:
-        frame.by_hand(self.process, "reap", None, policy=POLICY, requested_by="test")
+        manual.by_hand(self.process, "reap", None, policy=POLICY, requested_by="test")
 
 
 @pytest.fixture(params=ledgers.VERSIONS, ids=lambda version: f"pg{version}")

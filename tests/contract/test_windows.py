@@ -13,7 +13,7 @@ from store.agents import PostgresAgentStore
 from store.batches import Stamp
 from store.database import Database
 from tests.store.stores import ended
-from worker import frame
+from worker import frame, manual
 from worker.context import Process
 
 ROWS = 4
@@ -99,7 +99,7 @@ def test_part_ends_with_its_window(process: Process) -> None:
 
 def test_person_is_not_bound_by_them(process: Process, now: datetime) -> None:
     process.policy = opening(now + 12 * HOUR)
-    run = frame.by_hand(process, "reap", None, policy=process.policy, requested_by="test")
+    run = manual.by_hand(process, "reap", None, policy=process.policy, requested_by="test")
     assert run.report == {"max_age": ROWS}
 
 

@@ -22,7 +22,7 @@ from store.contract import Checkpoint, Session
 from store.database import Database
 from store.records import AgentRecord
 from store.sessions import PostgresSessionStore
-from worker import frame
+from worker import manual
 from worker.context import Process
 from worker.http import Served, serve
 from worker.metrics import METRICS
@@ -145,7 +145,7 @@ def full_scrape(served: Served) -> Scrape:
 
 def by_hand(process: Process, job: str) -> None:
     """Run a job wherever it has something to do."""
-    run = frame.by_hand(process, job, None, policy=process.policy, requested_by="test")
+    run = manual.by_hand(process, job, None, policy=process.policy, requested_by="test")
     assert run.state == "succeeded", run.error
 
 

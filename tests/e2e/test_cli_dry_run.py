@@ -21,7 +21,7 @@ from store.errors import StoreError
 from tests import ledgers
 from tests.e2e.placed import Ledger
 from worker.context import Process
-from worker.frame import by_hand, dry_run
+from worker.manual import by_hand, dry_run
 
 NOW = 1_800_000_000_000
 LIMIT = 3_600_000

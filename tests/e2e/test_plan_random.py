@@ -36,7 +36,7 @@ from tests.e2e.test_cli_dry_run import (
 )
 from worker import planned
 from worker.context import Process
-from worker.frame import by_hand, dry_run
+from worker.manual import by_hand, dry_run
 from worker.plan_file import PlanFile
 
 Kind = tuple[str, str, str | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -53,18 +53,20 @@ def refuse_both(*, enqueue: bool, dry_run: bool) -> None:
         raise click.UsageError("--enqueue and --dry-run contradict each other; give one.")
 
 
+def named_scopes(scopes: Sequence[str], *, all_scopes: bool) -> tuple[str, ...] | None:
+    """The scopes that are asked for, each once; None: every one. Raises UsageError."""
+    if all_scopes and scopes:
+        raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
+    if not all_scopes and not scopes:
+        raise click.UsageError("no scope is named; give --scope S, or --all-scopes for each.")
+    return None if all_scopes else tuple(dict.fromkeys(scopes))
+
+
 def job_options(job: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Give the job's command the options of every job, as one argument `asked`."""
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
-        @click.option(
-            "--scope",
-            "scopes",
-            type=options.Scope(),
-            multiple=True,
-            metavar="S",
-            help="Work on this scope; may be repeated.",
-        )
+        @options.scopes("Work on this scope.")
         @click.option("--all-scopes", is_flag=True, help="Work on every scope of the ledger.")
         @click.option("--yes", is_flag=True, help="Do not ask whether all scopes are meant.")
         @click.option(
@@ -84,17 +86,12 @@ def job_options(job: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
             as_json: bool,
             **own: Any,
         ) -> int:
-            if all_scopes and scopes:
-                raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
-            if not all_scopes and not scopes:
-                raise click.UsageError(
-                    "no scope is named; give --scope S, or --all-scopes for each."
-                )
+            named = named_scopes(scopes, all_scopes=all_scopes)
             if all_scopes and not (yes or dry_run or sys.stdin.isatty()):
                 raise click.UsageError("--all-scopes needs --yes where nobody can be asked.")
             refuse_both(enqueue=enqueue, dry_run=dry_run)
             asked = Asked(
-                scopes=None if all_scopes else tuple(dict.fromkeys(scopes)),
+                scopes=named,
                 confirmed=yes or not all_scopes,
                 dry_run=dry_run,
                 overrides=tuple(dict.fromkeys(overrides)),

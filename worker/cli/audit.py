@@ -54,7 +54,7 @@ def _dry_run(as_json: bool) -> int:
 
 def _run(overrides: tuple[str, ...], as_json: bool) -> int:
     from store import memory_boundary, needs
-    from worker.frame import by_hand
+    from worker.manual import by_hand
 
     with ledger(
         lambda settings: needs.by_hand("audit_memory", settings.release_backend)

@@ -89,7 +89,7 @@ def _show_nothing(policy: Policy, job: str, asked: Asked) -> None:
 
 
 def _dry_run(process: Process, job: str, asked: Asked) -> int:
-    from worker.frame import dry_run
+    from worker.manual import dry_run
 
     with show.progress(lambda: f"{job}: looking for what is due"):
         planned = dry_run(process, job, asked.scopes, process.policy, asked.overrides)
@@ -129,7 +129,7 @@ def _run(
     from config.requested import arms_in_words
     from store.errors import StoreError
     from store.overview import progress
-    from worker.frame import by_hand
+    from worker.manual import by_hand
 
     asker = requested_by()
 

@@ -35,14 +35,7 @@ _FOR: Final = ("worker", "operator", "exporter")
     short_help="Look over everything the worker needs.",
 )
 @options.policy_file
-@click.option(
-    "--for",
-    "purpose",
-    type=click.Choice(_FOR),
-    default="worker",
-    show_default=True,
-    help="What the role that connects is to do.",
-)
+@options.purpose(_FOR, "What the role that connects is to do.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings and checks not made as well.")
 @options.as_json
 def doctor(policy_file: Path | None, purpose: str, strict: bool, as_json: bool) -> int:

@@ -23,14 +23,7 @@ _FOR: Final = ("worker", "exporter", "operator", "enqueue", "server")
 @click.option(
     "--role", type=options.Name(), required=True, metavar="NAME", help="The role it is for."
 )
-@click.option(
-    "--for",
-    "purpose",
-    type=click.Choice(_FOR),
-    default="worker",
-    show_default=True,
-    help="What the role is to do.",
-)
+@options.purpose(_FOR, "What the role is to do.")
 @options.as_json
 def grants(role: str, purpose: str, as_json: bool) -> int:
     """Print the SQL that grants a role what it needs, and nothing else.

@@ -143,14 +143,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     epilog="Example: sema-maintenance export --scope tenant/acme -o acme.jsonl",
     short_help="Write the ledger as JSON lines.",
 )
-@click.option(
-    "--scope",
-    "scopes",
-    type=options.Scope(),
-    multiple=True,
-    metavar="S",
-    help="Only this scope; may be repeated.",
-)
+@options.scopes("Only this scope.")
 @click.option("--with-checkpoints", is_flag=True, help="The approval checkpoints too.")
 @click.option("--with-sessions", is_flag=True, help="The transcripts too.")
 @click.option(

@@ -157,10 +157,34 @@ class Guard(click.ParamType[str]):
         return completed((*own, "all"), incomplete)
 
 
-def overrides(job: str) -> Callable[[Command], Command]:
-    """The option that lifts guards for one run of the job."""
-    own = GUARDS_OF.get(job)
-    said = (
+def scopes(said: str) -> Callable[[Command], Command]:
+    """The option that names scopes, each in full; `said`: what is done with them."""
+    return click.option(
+        "--scope",
+        "scopes",
+        type=Scope(),
+        multiple=True,
+        metavar="S",
+        help=f"{said} May be repeated.",
+    )
+
+
+def purpose(known: Iterable[str], said: str) -> Callable[[Command], Command]:
+    """The option that says what a database role is for."""
+    return click.option(
+        "--for",
+        "purpose",
+        type=click.Choice([*known]),
+        default="worker",
+        show_default=True,
+        help=said,
+    )
+
+
+def overrides(job: str | None, said: str | None = None) -> Callable[[Command], Command]:
+    """The option that lifts guards for one run of the job; `said`: what it is for, in its help."""
+    own = GUARDS_OF.get(job or "")
+    said = said or (
         "Taken as by every job, on record; this one has no guard to lift: only all."
         if own is None
         else f"Lift a guard for this run, on record; may be repeated: {', '.join(own)}, or all."

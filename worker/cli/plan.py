@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from store.guards import not_lifted
 from worker.cli import options, show
-from worker.cli.asked import Asked, policy_of
+from worker.cli.asked import Asked, named_scopes, policy_of
 from worker.cli.by_hand import told
 from worker.cli.failures import DONE, FAILED, say
 from worker.cli.named_scopes import doubt_scopes
@@ -72,14 +72,7 @@ class _Planned(options.Job):
     help="Where the plan is to be; only its owner may read it.",
 )
 @click.option("--force", is_flag=True, help="Put it in the place of a file that is there.")
-@click.option(
-    "--scope",
-    "scopes",
-    type=options.Scope(),
-    multiple=True,
-    metavar="S",
-    help="Plan this scope; may be repeated.",
-)
+@options.scopes("Plan this scope.")
 @click.option("--all-scopes", is_flag=True, help="Plan every scope of the ledger.")
 @click.option("--max-age", type=options.Duration(), metavar="AGE", help="As of reap.")
 @click.option("--keep", type=options.Count(), metavar="N", help="As of reap.")
@@ -90,13 +83,8 @@ class _Planned(options.Job):
     "--stale-claim-after", type=options.Duration(), metavar="AGE", help="As of reconcile-parked."
 )
 @options.policy_file
-@click.option(
-    "--override",
-    "overrides",
-    type=options.Guard(None),
-    multiple=True,
-    metavar="GUARD",
-    help="Plan as if this guard were lifted, as by the job; apply asks for it again.",
+@options.overrides(
+    None, "Plan as if this guard were lifted, as by the job; apply asks for it again."
 )
 @options.as_json
 def plan(
@@ -123,9 +111,9 @@ def plan(
         "stale_running_max_age": stale_after,
         "stale_claim_max_age": stale_claim_after,
     }
-    _refuse_slips(job, scopes, arms, overrides, all_scopes=all_scopes)
+    _refuse_slips(job, arms, overrides)
     asked = Asked(
-        scopes=None if all_scopes else tuple(dict.fromkeys(scopes)),
+        scopes=named_scopes(scopes, all_scopes=all_scopes),
         confirmed=True,
         dry_run=True,
         overrides=tuple(dict.fromkeys(overrides)),
@@ -136,20 +124,13 @@ def plan(
 
 def _refuse_slips(
     job: str,
-    scopes: Sequence[str],
     arms: Mapping[str, object],
     overrides: Sequence[str],
-    *,
-    all_scopes: bool,
 ) -> None:
     """Raise UsageError for what no plan can be made of."""
     command = job.replace("_", "-")
     if job not in _FLAGS:
         raise click.UsageError(f"{command} cannot be planned: {_NO_PLAN[job]}.")
-    if all_scopes and scopes:
-        raise click.UsageError("--scope and --all-scopes contradict each other; give one.")
-    if not all_scopes and not scopes:
-        raise click.UsageError("no scope is named; give --scope S, or --all-scopes for each.")
     for own in _FLAGS.values():
         for arm, flag in own.items():
             if arms[arm] is not None and arm not in _FLAGS[job]:
@@ -251,14 +232,7 @@ def _show_plan(made: Made, path: Path, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @click.option("--dry-run", is_flag=True, help="Only say what would become of it; writes nothing.")
 @options.policy_file
-@click.option(
-    "--override",
-    "overrides",
-    type=options.Guard(None),
-    multiple=True,
-    metavar="GUARD",
-    help="Lift a guard of the plan's job for this run, on record; may be repeated.",
-)
+@options.overrides(None, "Lift a guard of the plan's job for this run, on record; may be repeated.")
 @options.as_json
 def apply(
     path: Path,

@@ -10,7 +10,8 @@ from pydantic import SecretStr, ValidationError
 
 from config.addresses import Address
 from config.errors import ConfigError, SettingsError
-from config.settings import Settings, default_data_dir, load_settings, settings_reference
+from config.reference import settings_reference
+from config.settings import Settings, default_data_dir, load_settings
 
 
 def problems_of(environ: dict[str, str]) -> tuple[str, ...]:
