@@ -131,18 +131,19 @@ class Judge:
     def changes(self, facts: Facts) -> Iterator[int]:
         """Every time to come at which it may begin to say something else, in order."""
         policy, guards = self.ctx.policy.for_scope(self.scope), self.ctx.guards
-        ages = (
-            policy.max_age,
-            policy.stale_running_max_age,
-            policy.stale_claim_max_age,
-            FRESH_FLIP,
-        )
+        # WHY only those that bear on the job: each time is a look at all running rows.
+        ages = {
+            "reap": (policy.max_age, policy.stale_running_max_age or FRESH_FLIP),
+            "flip_stale_running": (policy.stale_running_max_age,),
+            "reconcile_parked": (policy.stale_claim_max_age,),
+        }
+        waits = [guards.silent_sighting_ms]
+        if self.job == "reconcile_parked":
+            waits += [guards.missing_sighting_ms, guards.live_writer_sighting_ms]
         spans = {
             Fraction(0),
-            *(Fraction(age.total_seconds()) * 1000 for age in ages if age is not None),
-            Fraction(guards.silent_sighting_ms),
-            Fraction(guards.missing_sighting_ms),
-            Fraction(guards.live_writer_sighting_ms),
+            *(Fraction(age.total_seconds()) * 1000 for age in ages[self.job] if age is not None),
+            *map(Fraction, waits),
         }
         found = {
             math.floor(at + span) + after

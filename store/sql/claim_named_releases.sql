@@ -14,10 +14,4 @@ due as (
     order by r.id
     for update of r skip locked
 )
-update maintenance.session_releases r
-set claim_id = %(claim_id)s,
-    claimed_until = {at} + %(lease_ms)s::bigint,
-    attempts = r.attempts + 1
-from due d
-where r.id = d.id
-returning r.id, r.scope, r.session_id, r.not_before
+{lease_due}
