@@ -265,7 +265,6 @@ class PlanFile:
                 f"{self.path} is a plan of version {shown(found.get('version'))}, and this release "
                 f"reads version {VERSION}; make the plan with this release."
             )
-        members = {name: found.get(name) for name in _TYPES}
         for name, types in _TYPES.items():
             value = found.get(name)
             if name not in found or type(value) not in types:
@@ -281,7 +280,7 @@ class PlanFile:
             raise self._refused(1, f"cannot be used: {error}") from None
         if unknown := set(found) - {*_TYPES, "format", "version"}:
             raise self._refused(1, f"says {shown(min(unknown))}, which no plan does")
-        return Header(**members)  # type: ignore[arg-type]  # judged right above
+        return Header(**{name: found[name] for name in _TYPES})
 
     def _row(self, number: int, found: dict[str, Any]) -> PlannedRow:
         names = _RELEASE if self.header.job == "release_sessions" else _ROW

@@ -232,8 +232,8 @@ class _Connection(pyamqp.Connection):
         super().__init__(*args, frame_handler=frame_handler, **kwargs)
 
 
-class _Asked:
-    """A server that refuses the login, or has no such vhost, counts as one that is away.
+class RabbitMQ(pyamqp.Transport):
+    """RabbitMQ; one that refuses the login, or has no such vhost, counts as one that is away.
 
     WHY: both may be mended without this process. The library lets it end instead.
     """
@@ -243,14 +243,10 @@ class _Asked:
     def establish_connection(self) -> Any:
         """Connect. Raises one of the transport's `recoverable_connection_errors`."""
         try:
-            return super().establish_connection()  # type: ignore[misc]
+            return super().establish_connection()
         except (AccessRefused, NotAllowed) as error:
             raise RecoverableConnectionError(error.reply_text) from error
 
 
-class RabbitMQ(_Asked, pyamqp.Transport):
-    """RabbitMQ."""
-
-
-class RabbitMQOverTLS(_Asked, pyamqp.SSLTransport):
+class RabbitMQOverTLS(RabbitMQ, pyamqp.SSLTransport):
     """RabbitMQ over TLS."""
