@@ -135,6 +135,7 @@ def test_connections_that_swallow_everything(
     worker = at_work(deployed, pool)
 
     proxy.swallow()
+    # This is how long the hole lasts, and not a wait for something: what is waited for comes after.
     time.sleep(GIVES_UP_WITHIN_S)
     # WHY a stop: a thread that hangs would keep the worker from ending.
     swallowed = time.monotonic()
@@ -154,6 +155,7 @@ def test_work_goes_on_once_packets_come_through_again(
     worker = at_work(deployed, pool)
 
     proxy.swallow()
+    # How long the hole lasts: past every time-out of what was under way.
     time.sleep(GIVES_UP_WITHIN_S)
     proxy.let_through()
 

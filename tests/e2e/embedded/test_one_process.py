@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import unavailable
 from tests.e2e.embedded.acting import (
     CHECKOUT,
     FAST,
@@ -27,7 +28,7 @@ def test_a_second_start_finds_the_same_data(folder: Path, version: str) -> None:
     """Made once, stopped at the end of the block, found again; on 18 and on an older server."""
     programs = postgres_15_bin() if version == "older" else None
     if version == "older" and programs is None:
-        pytest.skip("no Postgres 15 to 17 here")
+        unavailable("no Postgres 15 to 17 here: install Debian's postgresql-15")
 
     with embedded_postgres(folder, create=True, bin_dir=programs, options=FAST) as url:
         remember(url, "first")
@@ -125,7 +126,7 @@ def test_a_server_that_cannot_start_says_why(cluster: Path) -> None:
 def test_a_cluster_of_another_version_is_refused_with_both_versions(folder: Path) -> None:
     programs = postgres_15_bin()
     if programs is None:
-        pytest.skip("no Postgres 15 to 17 here")
+        unavailable("no Postgres 15 to 17 here: install Debian's postgresql-15")
     with embedded_postgres(folder, create=True, bin_dir=programs, options=FAST):
         pass
 
@@ -163,6 +164,7 @@ def test_a_path_no_socket_can_have(cluster: Path, name: str) -> None:
 
 
 def test_an_unknown_platform_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is set is what this machine cannot be; all that answers to it is ours.
     monkeypatch.setattr(sys, "platform", "win32")
     with (
         pytest.raises(EmbeddedUnavailable, match=r"Linux and macOS only, not on win32: set MAINT_"),
